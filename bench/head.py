@@ -1,0 +1,212 @@
+"""The head side by side: this program against PyTorch's linear + cross-entropy, forward and backward.
+
+    cargo build --release
+    python bench/head.py
+    python bench/head.py --classes 1000,10572 --rounds 5 --json head.json
+
+Every measurement runs in a process of its own, one at a time, and the two sides take turns: a round measures
+PyTorch, then the program, and the next round goes the other way. The table shows medians over the rounds.
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTORCH = Path(__file__).resolve().parent / "pytorch_head.py"
+MODES = ["f32", "autocast", "bf16"]
+PRECISIONS = ["f32", "bf16"]
+MARGINS = [1, 4]
+SAMPLES = 256
+CLASSES = [10, 1000, 10572, 100_000, 1_000_000]
+FLAGS = ["avx2", "avx512f", "avx512_bf16", "amx_bf16"]
+
+
+def features_of(classes: int) -> int:
+    """512 features; 128 from a million classes on, which keeps W at half a gigabyte."""
+    return 128 if classes >= 1_000_000 else 512
+
+
+def run(command: list, threads: int, **settings: str) -> dict:
+    """The JSON object that a command prints. It sees only `threads` cores."""
+    cores = sorted(os.sched_getaffinity(0))[:threads]
+    environment = os.environ | {"RAYON_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)} | settings
+    command = [str(word) for word in command]
+    done = subprocess.run(
+        command,
+        env=environment,
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode != 0:
+        sys.exit(f"failed with code {done.returncode}: {' '.join(command)}")
+    return json.loads(done.stdout)
+
+
+def size_arguments(classes: int) -> list:
+    return ["--samples", SAMPLES, "--features", features_of(classes), "--classes", classes]
+
+
+def pytorch_milliseconds(classes: int, options) -> dict:
+    """PyTorch in every mode, in one process."""
+    command = [sys.executable, PYTORCH, "time", *size_arguments(classes), "--threads", options.threads]
+    return run([*command, "--seconds", options.seconds], options.threads)["milliseconds"]
+
+
+def pytorch_peak(classes: int, mode: str, options) -> int:
+    """PyTorch's peak bytes in one mode. What it frees goes back at once, so that only live memory counts."""
+    command = [sys.executable, PYTORCH, "memory", *size_arguments(classes), "--threads", options.threads]
+    return run([*command, "--mode", mode], options.threads, MALLOC_MMAP_THRESHOLD_="65536")["peak_bytes"]
+
+
+def program(classes: int, options) -> dict:
+    """The program at every precision and margin, a process each: milliseconds and peak bytes by "f32 m=1" …"""
+    results = {}
+    for precision in PRECISIONS:
+        for margin in MARGINS:
+            command = [options.program, "bench", "head", *size_arguments(classes)]
+            command += ["--margin", margin, "--precision", precision, "--json"]
+            results[f"{precision} m={margin}"] = run(command, options.threads)
+    return results
+
+
+def measure(classes: int, options) -> dict:
+    """All rounds at one number of classes, and their medians."""
+    rounds = []
+    for number in range(options.rounds):
+        sides = {
+            "pytorch": lambda: pytorch_milliseconds(classes, options),
+            "program": lambda: program(classes, options),
+        }
+        order = list(sides) if number % 2 == 0 else list(reversed(sides))
+        rounds.append({side: sides[side]() for side in order})
+    theirs = {mode: statistics.median(r["pytorch"][mode] for r in rounds) for mode in MODES}
+    their_peaks = {mode: pytorch_peak(classes, mode, options) for mode in MODES}
+    names = list(rounds[0]["program"])
+    ours = {name: statistics.median(r["program"][name]["milliseconds"] for r in rounds) for name in names}
+    our_peaks = {name: max(r["program"][name]["peak_bytes"] for r in rounds) for name in names}
+    return {
+        "samples": SAMPLES,
+        "features": features_of(classes),
+        "classes": classes,
+        "pytorch": {"milliseconds": theirs, "peak_bytes": their_peaks, "best": min(MODES, key=theirs.get)},
+        "program": {"milliseconds": ours, "peak_bytes": our_peaks},
+        "rounds": rounds,
+    }
+
+
+HEADER = [
+    "classes", "features", "PyTorch f32 ms", "PyTorch best ms", "f32 ms", "ratio f32", "bf16 ms",
+    "ratio bf16 to best", "m=4 / m=1, f32", "m=4 / m=1, bf16", "peak MB, f32 / bf16", "PyTorch peak MB, f32 / best",
+]  # fmt: skip
+
+
+def row(result: dict) -> list[str]:
+    """One line of the table."""
+    theirs, ours = result["pytorch"]["milliseconds"], result["program"]["milliseconds"]
+    their_peaks, our_peaks = result["pytorch"]["peak_bytes"], result["program"]["peak_bytes"]
+    best = result["pytorch"]["best"]
+    peaks = [max(our_peaks[f"{precision} m={m}"] for m in MARGINS) for precision in PRECISIONS]
+    return [
+        str(result["classes"]),
+        str(result["features"]),
+        f"{theirs['f32']:.3g}",
+        f"{theirs[best]:.3g} ({best})",
+        f"{ours['f32 m=1']:.3g}",
+        f"{ours['f32 m=1'] / theirs['f32']:.2f}",
+        f"{ours['bf16 m=1']:.3g}",
+        f"{ours['bf16 m=1'] / theirs[best]:.2f}",
+        f"{ours['f32 m=4'] / ours['f32 m=1']:.3f}",
+        f"{ours['bf16 m=4'] / ours['bf16 m=1']:.3f}",
+        " / ".join(megabytes(peak) for peak in peaks),
+        " / ".join(megabytes(their_peaks[mode]) for mode in ("f32", best)),
+    ]
+
+
+def megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f}"
+
+
+def table_line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def machine(threads: int) -> dict:
+    """What the numbers depend on."""
+    text = Path("/proc/cpuinfo").read_text()
+    model = re.search(r"model name\s*:\s*(.+)", text)
+    flags = re.search(r"flags\s*:\s*(.+)", text)
+    flags = flags[1].split() if flags else []
+    return {
+        "cpu": model[1] if model else platform.machine(),
+        "flags": [flag for flag in FLAGS if flag in flags],
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "torch": importlib.metadata.version("torch"),
+    }
+
+
+def describe(record: dict) -> str:
+    """The machine line."""
+    host = record["machine"]
+    flags = " ".join(host["flags"]) or "none of " + " ".join(FLAGS)
+    return (
+        f"{host['cpu']}, {host['cores']} cores, {host['threads']} thread(s); {flags}; "
+        f"torch {host['torch']}; {record['date']}; median of {record['rounds']} round(s)"
+    )
+
+
+def parse() -> argparse.Namespace:
+    available = len(os.sched_getaffinity(0))
+    parser = argparse.ArgumentParser(description="Benchmark the head against PyTorch.")
+    parser.add_argument("--classes", type=lambda text: [int(word) for word in text.split(",")], default=CLASSES,
+                        help="numbers of classes, by commas (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=3, help="alternating rounds (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=1.0,
+                        help="for each PyTorch measurement, three steps at least (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--threads", type=int, default=available, help="for both sides (default: %(default)s)")
+    parser.add_argument("--program", type=Path, default=ROOT / "target/release/lsoftmax", help="(default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
+    options = parser.parse_args()
+    if not 1 <= options.threads <= available:
+        parser.error(f"--threads {options.threads}: this process may use 1 to {available}")
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: must be at least 1")
+    if not options.program.exists():
+        parser.error(f"{options.program} is missing: run `cargo build --release` first")
+    return options
+
+
+def main():
+    options = parse()
+    print(table_line(HEADER))
+    print(table_line(["---:"] * len(HEADER)), flush=True)
+    results = []
+    for classes in options.classes:
+        results.append(measure(classes, options))
+        print(table_line(row(results[-1])), flush=True)
+
+    record = {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(options.threads),
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "results": results,
+    }
+    print(f"\n{describe(record)}.")
+    print(f"{SAMPLES} samples, margin 1 unless said. Ratios are ours / PyTorch: below 1, the program is faster.")
+    if options.json:
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

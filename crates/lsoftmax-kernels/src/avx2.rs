@@ -1,0 +1,124 @@
+//! AVX2 with FMA: f32 words, tiles of 6 rows by 16 columns in twelve of the sixteen registers.
+
+use std::arch::x86_64::*;
+use std::marker::PhantomData;
+
+use crate::kernel::{Kernel, Left, TileArgs, encode_columns, encode_transposed};
+use crate::portable::{F32Words, left_columns};
+
+const ROWS: usize = 6;
+const COLS: usize = 16;
+
+/// f32 words by AVX2.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2<E>(PhantomData<E>);
+
+impl<E> Avx2<E> {
+    pub(crate) fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        has.then_some(Self(PhantomData))
+    }
+}
+
+/// Runs `f` compiled for AVX2.
+///
+/// # Safety
+/// The CPU has AVX2 and FMA.
+#[target_feature(enable = "avx2,fma")]
+unsafe fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
+
+impl<E: F32Words> Kernel for Avx2<E> {
+    type Word = f32;
+    const ROWS: usize = ROWS;
+    const COLS: usize = COLS;
+
+    #[inline(always)]
+    fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: `self` is only made by `detect`.
+        unsafe { with_avx2(f) }
+    }
+
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    unsafe fn tile(self, args: TileArgs<f32>) {
+        macro_rules! rows {
+            ($n:literal) => {
+                // SAFETY: `self` is only made by `detect`; the caller's contract is passed on.
+                unsafe { tile::<$n>(args) }
+            };
+        }
+        match args.rows {
+            1 => rows!(1),
+            2 => rows!(2),
+            3 => rows!(3),
+            4 => rows!(4),
+            5 => rows!(5),
+            _ => rows!(6),
+        }
+    }
+
+    fn left_rows<'a>(self, source: &'a [f32], depth: usize, scratch: &'a mut Vec<f32>) -> Left<'a, f32> {
+        E::left_rows(self, source, depth, scratch)
+    }
+
+    fn left_columns(self, source: &[f32], rows: usize, out: &mut [f32]) -> (usize, usize) {
+        self.vectorize(
+            #[inline(always)]
+            || left_columns::<E>(source, rows, out),
+        )
+    }
+
+    fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [f32]) {
+        self.vectorize(
+            #[inline(always)]
+            || encode_columns::<f32, E, COLS>(source, cols, panel, out),
+        );
+    }
+
+    fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [f32]) {
+        self.vectorize(
+            #[inline(always)]
+            || encode_transposed::<f32, E, COLS>(source, depth, out),
+        );
+    }
+}
+
+/// # Safety
+/// The contract of [`Kernel::tile`] with `args.rows == R`, on a CPU with AVX2 and FMA.
+#[target_feature(enable = "avx2,fma")]
+unsafe fn tile<const R: usize>(args: TileArgs<f32>) {
+    let mut sum = [[_mm256_setzero_ps(); 2]; R];
+    let (mut left, mut right) = (args.left, args.right);
+    for _ in 0..args.depth {
+        // SAFETY: the caller vouches for COLS words of right at every depth and for every
+        // (row, depth) of left; the pointers wrap since they end one step past the last word.
+        unsafe {
+            let (first, second) = (_mm256_loadu_ps(right), _mm256_loadu_ps(right.wrapping_add(8)));
+            for (r, sum) in sum.iter_mut().enumerate() {
+                let word = _mm256_set1_ps(*left.wrapping_add(r * args.row_step));
+                sum[0] = _mm256_fmadd_ps(word, first, sum[0]);
+                sum[1] = _mm256_fmadd_ps(word, second, sum[1]);
+            }
+        }
+        left = left.wrapping_add(args.depth_step);
+        right = right.wrapping_add(COLS);
+    }
+    for (r, sum) in sum.iter().enumerate() {
+        // SAFETY: `out` has R writable rows of COLS floats, `out_step` apart.
+        unsafe {
+            let out = args.out.add(r * args.out_step);
+            let (mut first, mut second) = (sum[0], sum[1]);
+            if args.add {
+                first = _mm256_add_ps(_mm256_loadu_ps(out), first);
+                second = _mm256_add_ps(_mm256_loadu_ps(out.add(8)), second);
+            }
+            _mm256_storeu_ps(out, first);
+            _mm256_storeu_ps(out.add(8), second);
+        }
+    }
+}

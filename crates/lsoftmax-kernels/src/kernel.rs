@@ -1,0 +1,306 @@
+//! What a kernel path supplies, and the one matrix product built on it.
+//!
+//! Every product of the head has the form `out[r, c] (+)= Σ_d left[r, d] · right[d, c]`. Depth is
+//! counted in 32-bit *words*: a word is one f32, or a pair of neighbouring bf16 values. That is how
+//! a fused multiply-add and a bf16 dot product share one loop.
+//!
+//! - *left* is read in place: word (r, d) is at `r · row_step + d · depth_step`.
+//! - *right* is packed in panels of [`Kernel::COLS`] columns, each panel `depth` rows of `COLS`
+//!   words, the last panel padded with zeros.
+//!
+//! The sum over the depth runs in one order whatever the partition, so a result never depends on
+//! how the work was divided among threads.
+
+/// One 32-bit step of depth.
+pub(crate) trait Word: Copy + Default + Send + Sync + 'static {
+    /// Elements of depth in a word.
+    const ELEMENTS: usize;
+}
+
+impl Word for f32 {
+    const ELEMENTS: usize = 1;
+}
+
+/// Two bf16 values, the lower depth first.
+pub(crate) type Pair = [u16; 2];
+
+impl Word for Pair {
+    const ELEMENTS: usize = 2;
+}
+
+/// A left operand: words read in place.
+#[derive(Clone, Copy)]
+pub(crate) struct Left<'a, W> {
+    pub words: &'a [W],
+    pub row_step: usize,
+    pub depth_step: usize,
+}
+
+/// Rows, columns and depth (in words) of a product.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    pub rows: usize,
+    pub cols: usize,
+    pub depth: usize,
+}
+
+/// One tile of a product, as raw parts.
+#[derive(Clone, Copy)]
+pub(crate) struct TileArgs<W> {
+    pub rows: usize,
+    pub depth: usize,
+    pub left: *const W,
+    pub row_step: usize,
+    pub depth_step: usize,
+    pub right: *const W,
+    pub out: *mut f32,
+    pub out_step: usize,
+    pub add: bool,
+}
+
+/// A kernel path: a value of the type is proof that the CPU has what the path needs.
+pub(crate) trait Kernel: Copy + Send + Sync + 'static {
+    type Word: Word;
+    /// Rows of `out` that one tile covers at most.
+    const ROWS: usize;
+    /// Columns of `out` that one tile covers, and the width of a panel of the right operand.
+    const COLS: usize;
+
+    /// Runs `f` compiled for the path's vector instructions. What `f` calls must be
+    /// `#[inline(always)]` to profit.
+    fn vectorize<R>(self, f: impl FnOnce() -> R) -> R;
+
+    /// `a · b + c`, fused where the path has it.
+    fn mul_add(a: f32, b: f32, c: f32) -> f32;
+
+    /// Computes `args.rows` x `COLS` outputs.
+    ///
+    /// # Safety
+    /// `1 ≤ args.rows ≤ ROWS`; every word that `rows`, `depth` and the steps reach from `left`, and
+    /// `depth · COLS` words from `right`, are readable; `out` is writable for `rows` rows of `COLS`
+    /// floats, `out_step` apart.
+    unsafe fn tile(self, args: TileArgs<Self::Word>);
+
+    /// Rows of f32 as a left operand: the source itself, or its conversion in `scratch`.
+    fn left_rows<'a>(
+        self,
+        source: &'a [f32],
+        depth: usize,
+        scratch: &'a mut Vec<Self::Word>,
+    ) -> Left<'a, Self::Word>;
+
+    /// Words that [`Kernel::left_columns`] needs for a `depth` x `rows` source.
+    fn left_columns_len(depth: usize, rows: usize) -> usize {
+        depth.div_ceil(Self::Word::ELEMENTS) * rows
+    }
+
+    /// The columns of a `depth` x `rows` source as a left operand, written to `out`.
+    /// Returns its row and depth step.
+    fn left_columns(self, source: &[f32], rows: usize, out: &mut [Self::Word]) -> (usize, usize);
+
+    /// Packs panels of a `depth` x `cols` source as a right operand, from the one numbered `panel`
+    /// on, as many as `out` holds.
+    fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [Self::Word]);
+
+    /// Packs the transpose of a `cols` x `depth` source as a right operand.
+    fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Self::Word]);
+}
+
+/// Words of a packed right operand of `depth` elements by `cols` columns.
+pub(crate) fn right_len<K: Kernel>(depth: usize, cols: usize) -> usize {
+    depth.div_ceil(K::Word::ELEMENTS) * cols.next_multiple_of(K::COLS)
+}
+
+/// `out (+)= left · right`; `out` has `extent.rows` rows, `out_step` apart.
+///
+/// # Panics
+/// When an operand or `out` is too small for `extent`.
+pub(crate) fn product<K: Kernel>(
+    kernel: K,
+    left: Left<'_, K::Word>,
+    right: &[K::Word],
+    extent: Extent,
+    out: &mut [f32],
+    out_step: usize,
+    add: bool,
+) {
+    let Extent { rows, cols, depth } = extent;
+    if rows == 0 || cols == 0 {
+        return;
+    }
+    if depth == 0 {
+        if !add {
+            (0..rows).for_each(|r| out[r * out_step..][..cols].fill(0.0));
+        }
+        return;
+    }
+    assert!((rows - 1) * left.row_step + (depth - 1) * left.depth_step < left.words.len());
+    assert!(depth * cols.next_multiple_of(K::COLS) <= right.len());
+    assert!(cols <= out_step && (rows - 1) * out_step + cols <= out.len());
+
+    let mut edge = [0.0f32; MAX_TILE];
+    let panels = rows.div_ceil(K::ROWS);
+    for panel in 0..panels {
+        // Rows are spread evenly: no sliver of a tile at the end.
+        let (start, end) = (panel * rows / panels, (panel + 1) * rows / panels);
+        for col in (0..cols).step_by(K::COLS) {
+            let width = K::COLS.min(cols - col);
+            let whole = width == K::COLS;
+            let mut args = TileArgs {
+                rows: end - start,
+                depth,
+                left: left.words[start * left.row_step..].as_ptr(),
+                row_step: left.row_step,
+                depth_step: left.depth_step,
+                right: right[depth * col..].as_ptr(),
+                out: edge.as_mut_ptr(),
+                out_step: K::COLS,
+                add: false,
+            };
+            if whole {
+                args.out = out[start * out_step + col..].as_mut_ptr();
+                args.out_step = out_step;
+                args.add = add;
+            }
+            // SAFETY: the assertions above cover every word of left and right; a whole tile lies
+            // inside `out`, and a partial one goes to `edge`, which holds ROWS x COLS floats.
+            unsafe { kernel.tile(args) };
+            if !whole {
+                for r in start..end {
+                    let row = &edge[(r - start) * K::COLS..][..width];
+                    for (o, e) in out[r * out_step + col..][..width].iter_mut().zip(row) {
+                        *o = if add { *o + e } else { *e };
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Floats of the largest tile of any path.
+const MAX_TILE: usize = 32 * 32;
+
+#[inline(always)]
+pub(crate) fn bf16_bits(value: f32) -> u16 {
+    // Round to nearest even; a NaN keeps a set mantissa bit.
+    let bits = value.to_bits();
+    let rounded = ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16;
+    if value.is_nan() { (bits >> 16) as u16 | 0x40 } else { rounded }
+}
+
+#[inline(always)]
+pub(crate) fn bf16_round(value: f32) -> f32 {
+    f32::from_bits((bf16_bits(value) as u32) << 16)
+}
+
+/// How f32 values become words.
+pub(crate) trait Encode<W> {
+    /// One word of one (f32) or two (bf16) values along the depth; a missing second value is zero.
+    fn word(first: f32, second: f32) -> W;
+}
+
+/// f32 as it is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Exact;
+/// f32 rounded to bf16: bf16 products on a path without bf16 instructions.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Rounded;
+
+impl Encode<f32> for Exact {
+    #[inline(always)]
+    fn word(first: f32, _: f32) -> f32 {
+        first
+    }
+}
+
+impl Encode<f32> for Rounded {
+    #[inline(always)]
+    fn word(first: f32, _: f32) -> f32 {
+        bf16_round(first)
+    }
+}
+
+impl Encode<Pair> for Rounded {
+    #[inline(always)]
+    fn word(first: f32, second: f32) -> Pair {
+        [bf16_bits(first), bf16_bits(second)]
+    }
+}
+
+/// Rows of `depth` elements, converted word by word; a row ends on a whole word.
+#[inline(always)]
+pub(crate) fn encode_rows<W: Word, E: Encode<W>>(source: &[f32], depth: usize, out: &mut [W]) {
+    let words = depth.div_ceil(W::ELEMENTS);
+    for (row, out) in source.chunks_exact(depth).zip(out.chunks_exact_mut(words)) {
+        let whole = depth / W::ELEMENTS;
+        for (word, o) in row.chunks_exact(W::ELEMENTS).zip(&mut out[..whole]) {
+            *o = E::word(word[0], word[W::ELEMENTS - 1]);
+        }
+        if whole < words {
+            out[whole] = E::word(row[depth - 1], 0.0);
+        }
+    }
+}
+
+/// A `depth` x `cols` source with neighbouring depths joined into words, one row of words after
+/// another, `COLS` columns at a time.
+#[inline(always)]
+pub(crate) fn encode_columns<W: Word, E: Encode<W>, const COLS: usize>(
+    source: &[f32],
+    cols: usize,
+    panel: usize,
+    out: &mut [W],
+) {
+    let depth = source.len() / cols;
+    let words = depth.div_ceil(W::ELEMENTS);
+    for (offset, out) in out.chunks_exact_mut(words * COLS).enumerate() {
+        let col = (panel + offset) * COLS;
+        let width = COLS.min(cols - col);
+        for (d, out) in out.chunks_exact_mut(COLS).enumerate() {
+            let d = d * W::ELEMENTS;
+            let first = &source[d * cols + col..][..width];
+            if d + W::ELEMENTS <= depth {
+                let second = &source[(d + W::ELEMENTS - 1) * cols + col..][..width];
+                for ((o, a), b) in out.iter_mut().zip(first).zip(second) {
+                    *o = E::word(*a, *b);
+                }
+            } else {
+                for (o, a) in out.iter_mut().zip(first) {
+                    *o = E::word(*a, 0.0);
+                }
+            }
+            out[width..].fill(W::default());
+        }
+    }
+}
+
+/// The transpose of a `cols` x `depth` source as a right operand.
+#[inline(always)]
+pub(crate) fn encode_transposed<W: Word, E: Encode<W>, const COLS: usize>(
+    source: &[f32],
+    depth: usize,
+    out: &mut [W],
+) {
+    const STRIP: usize = 16;
+    let cols = source.len() / depth;
+    let words = depth.div_ceil(W::ELEMENTS);
+    for (panel, out) in out.chunks_exact_mut(words * COLS).enumerate() {
+        let width = COLS.min(cols - panel * COLS);
+        // Strips of a few words keep both the rows read and the lines written in the first cache.
+        for start in (0..words).step_by(STRIP) {
+            let strip = STRIP.min(words - start);
+            let out = &mut out[start * COLS..][..strip * COLS];
+            for c in 0..width {
+                let row = &source[(panel * COLS + c) * depth..][..depth];
+                for w in 0..strip {
+                    let d = (start + w) * W::ELEMENTS;
+                    let second = row.get(d + W::ELEMENTS - 1).copied().unwrap_or(0.0);
+                    out[w * COLS + c] = E::word(row[d], second);
+                }
+            }
+            if width < COLS {
+                out.chunks_exact_mut(COLS).for_each(|row| row[width..].fill(W::default()));
+            }
+        }
+    }
+}

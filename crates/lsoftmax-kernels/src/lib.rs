@@ -1,0 +1,24 @@
+//! CPU kernels of the large-margin softmax: plain slices in, plain slices out.
+//!
+//! [`softmax_head`](head) computes the cross-entropy of a linear classifier, forward and backward,
+//! without ever holding all samples-by-classes logits when there are many classes. It knows no
+//! margin: the caller supplies the label's logit and its derivatives, the kernels do the rest.
+//!
+//! The instructions are chosen at run time ([`Engine`]); results don't depend on the number of
+//! threads, to the bit.
+
+#![warn(missing_docs)]
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+pub mod head;
+mod kernel;
+mod path;
+mod portable;
+mod softmax;
+
+pub use path::{Engine, EngineError, PATH_VARIABLE, Path, Precision};
