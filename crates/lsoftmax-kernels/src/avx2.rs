@@ -14,9 +14,14 @@ const COLS: usize = 16;
 pub(crate) struct Avx2<E>(PhantomData<E>);
 
 impl<E> Avx2<E> {
-    pub(crate) fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        has.then_some(Self(PhantomData))
+    pub(crate) fn is_available() -> bool {
+        is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+    }
+
+    /// # Safety
+    /// The CPU has AVX2 and FMA.
+    pub(crate) unsafe fn assume() -> Self {
+        Self(PhantomData)
     }
 }
 
@@ -31,12 +36,16 @@ unsafe fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
 
 impl<E: F32Words> Kernel for Avx2<E> {
     type Word = f32;
+    type Session = ();
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
 
     #[inline(always)]
+    fn session(self) {}
+
+    #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: `self` is only made by `detect`.
+        // SAFETY: `self` is only made where the CPU has these.
         unsafe { with_avx2(f) }
     }
 
@@ -48,7 +57,7 @@ impl<E: F32Words> Kernel for Avx2<E> {
     unsafe fn tile(self, args: TileArgs<f32>) {
         macro_rules! rows {
             ($n:literal) => {
-                // SAFETY: `self` is only made by `detect`; the caller's contract is passed on.
+                // SAFETY: `self` is only made where the CPU has these; the caller's contract is passed on.
                 unsafe { tile::<$n>(args) }
             };
         }

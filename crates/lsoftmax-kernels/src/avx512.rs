@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
 use crate::kernel::{
-    Kernel, Left, Pair, Rounded, TileArgs, Word, encode_columns, encode_rows, encode_transposed,
+    Encode, Kernel, Left, Pair, Rounded, TileArgs, Word, encode_columns, encode_rows, encode_transposed,
 };
 use crate::portable::{F32Words, left_columns};
 
@@ -23,21 +23,31 @@ pub(crate) struct Avx512<E>(PhantomData<E>);
 pub(crate) struct Avx512Bf16(());
 
 impl<E> Avx512<E> {
-    pub(crate) fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx512f")
+    pub(crate) fn is_available() -> bool {
+        is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma");
-        has.then_some(Self(PhantomData))
+            && is_x86_feature_detected!("fma")
+    }
+
+    /// # Safety
+    /// The CPU has AVX-512 F, BW, DQ and VL, AVX2 and FMA.
+    pub(crate) unsafe fn assume() -> Self {
+        Self(PhantomData)
     }
 }
 
 impl Avx512Bf16 {
-    pub(crate) fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx512bf16") && Avx512::<()>::detect().is_some();
-        has.then_some(Self(()))
+    pub(crate) fn is_available() -> bool {
+        is_x86_feature_detected!("avx512bf16") && Avx512::<()>::is_available()
+    }
+
+    /// # Safety
+    /// The CPU has AVX-512 BF16 besides what [`Avx512::assume`] asks for.
+    pub(crate) unsafe fn assume() -> Self {
+        Self(())
     }
 }
 
@@ -52,12 +62,16 @@ pub(crate) unsafe fn with_avx512<R>(f: impl FnOnce() -> R) -> R {
 
 impl<E: F32Words> Kernel for Avx512<E> {
     type Word = f32;
+    type Session = ();
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
 
     #[inline(always)]
+    fn session(self) {}
+
+    #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: `self` is only made by `detect`.
+        // SAFETY: `self` is only made where the CPU has these.
         unsafe { with_avx512(f) }
     }
 
@@ -67,7 +81,7 @@ impl<E: F32Words> Kernel for Avx512<E> {
     }
 
     unsafe fn tile(self, args: TileArgs<f32>) {
-        // SAFETY: `self` is only made by `detect`; the caller's contract is passed on.
+        // SAFETY: `self` is only made where the CPU has these; the caller's contract is passed on.
         unsafe { f32_tile::any(args) }
     }
 
@@ -99,12 +113,16 @@ impl<E: F32Words> Kernel for Avx512<E> {
 
 impl Kernel for Avx512Bf16 {
     type Word = Pair;
+    type Session = ();
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
 
     #[inline(always)]
+    fn session(self) {}
+
+    #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: `self` is only made by `detect`.
+        // SAFETY: `self` is only made where the CPU has these.
         unsafe { with_avx512(f) }
     }
 
@@ -114,7 +132,7 @@ impl Kernel for Avx512Bf16 {
     }
 
     unsafe fn tile(self, args: TileArgs<Pair>) {
-        // SAFETY: `self` is only made by `detect`; the caller's contract is passed on.
+        // SAFETY: `self` is only made where the CPU has these; the caller's contract is passed on.
         unsafe { pair_tile::any(args) }
     }
 
@@ -154,24 +172,18 @@ impl Kernel for Avx512Bf16 {
 #[inline(always)]
 fn pair_columns(source: &[f32], rows: usize, out: &mut [Pair]) -> (usize, usize) {
     for (two, out) in source.chunks(2 * rows).zip(out.chunks_exact_mut(rows)) {
-        encode_columns_pair(two, out);
+        let (first, second) = two.split_at(rows);
+        if second.is_empty() {
+            for (o, a) in out.iter_mut().zip(first) {
+                *o = Rounded::word(*a, 0.0);
+            }
+        } else {
+            for ((o, a), b) in out.iter_mut().zip(first).zip(second) {
+                *o = Rounded::word(*a, *b);
+            }
+        }
     }
     (1, rows)
-}
-
-#[inline(always)]
-fn encode_columns_pair(two: &[f32], out: &mut [Pair]) {
-    use crate::kernel::Encode;
-    let (first, second) = two.split_at(out.len());
-    if second.is_empty() {
-        for (o, a) in out.iter_mut().zip(first) {
-            *o = Rounded::word(*a, 0.0);
-        }
-    } else {
-        for ((o, a), b) in out.iter_mut().zip(first).zip(second) {
-            *o = Rounded::word(*a, *b);
-        }
-    }
 }
 
 /// The tile loop, once for each kind of word.

@@ -61,10 +61,15 @@ pub(crate) struct TileArgs<W> {
 /// A kernel path: a value of the type is proof that the CPU has what the path needs.
 pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     type Word: Word;
+    /// What must be alive while tiles are computed.
+    type Session;
     /// Rows of `out` that one tile covers at most.
     const ROWS: usize;
     /// Columns of `out` that one tile covers, and the width of a panel of the right operand.
     const COLS: usize;
+
+    /// Prepares this thread for [`Kernel::tile`].
+    fn session(self) -> Self::Session;
 
     /// Runs `f` compiled for the path's vector instructions. What `f` calls must be
     /// `#[inline(always)]` to profit.
@@ -76,7 +81,7 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     /// Computes `args.rows` x `COLS` outputs.
     ///
     /// # Safety
-    /// `1 ≤ args.rows ≤ ROWS`; every word that `rows`, `depth` and the steps reach from `left`, and
+    /// A [`Kernel::session`] of this thread is alive; `1 ≤ args.rows ≤ ROWS`; every word that `rows`, `depth` and the steps reach from `left`, and
     /// `depth · COLS` words from `right`, are readable; `out` is writable for `rows` rows of `COLS`
     /// floats, `out_step` apart.
     unsafe fn tile(self, args: TileArgs<Self::Word>);
@@ -138,6 +143,7 @@ pub(crate) fn product<K: Kernel>(
     assert!(depth * cols.next_multiple_of(K::COLS) <= right.len());
     assert!(cols <= out_step && (rows - 1) * out_step + cols <= out.len());
 
+    let _session = kernel.session();
     let mut edge = [0.0f32; MAX_TILE];
     let panels = rows.div_ceil(K::ROWS);
     for panel in 0..panels {

@@ -20,5 +20,8 @@ mod kernel;
 mod path;
 mod portable;
 mod softmax;
+#[cfg(target_arch = "x86_64")]
+#[allow(dead_code, reason = "the wrappers are whole; a kernel need not use each")]
+mod tile;
 
 pub use path::{Engine, EngineError, PATH_VARIABLE, Path, Precision};

@@ -53,10 +53,10 @@ impl Path {
         #[cfg(target_arch = "x86_64")]
         match self {
             Path::Portable => true,
-            Path::Avx2 => crate::avx2::Avx2::<()>::detect().is_some(),
-            Path::Avx512 => crate::avx512::Avx512::<()>::detect().is_some(),
-            Path::Avx512Bf16 => crate::avx512::Avx512Bf16::detect().is_some(),
-            Path::Amx => crate::amx::Amx::detect().is_some(),
+            Path::Avx2 => crate::avx2::Avx2::<()>::is_available(),
+            Path::Avx512 => crate::avx512::Avx512::<()>::is_available(),
+            Path::Avx512Bf16 => crate::avx512::Avx512Bf16::is_available(),
+            Path::Amx => crate::amx::Amx::is_available(),
         }
         #[cfg(not(target_arch = "x86_64"))]
         {
@@ -152,6 +152,15 @@ impl Engine {
         Ok(Self { precision, path })
     }
 
+    /// An engine without asking the CPU, for tests under an emulator.
+    ///
+    /// # Safety
+    /// The CPU must have the path's instructions, or something must emulate them.
+    #[doc(hidden)]
+    pub unsafe fn assume(path: Path, precision: Precision) -> Self {
+        Self { precision, path }
+    }
+
     /// The precision of products.
     pub fn precision(self) -> Precision {
         self.precision
@@ -176,24 +185,19 @@ macro_rules! with_kernel {
         #[cfg(target_arch = "x86_64")]
         {
             use $crate::{amx::Amx, avx2::Avx2, avx512::{Avx512, Avx512Bf16}};
-            let missing = "an Engine is only made for a path that the CPU has";
+            // SAFETY: an Engine is only made for a path that the CPU has.
+            macro_rules! assume { ($kernel:ty) => { unsafe { <$kernel>::assume() } } }
             match (engine.precision(), engine.path()) {
                 (Precision::F32, Path::Portable) =>
                     $run($crate::portable::Portable::<Exact>::default(), $($argument),*),
-                (Precision::F32, Path::Avx2) =>
-                    $run(Avx2::<Exact>::detect().expect(missing), $($argument),*),
-                (Precision::F32, _) =>
-                    $run(Avx512::<Exact>::detect().expect(missing), $($argument),*),
+                (Precision::F32, Path::Avx2) => $run(assume!(Avx2<Exact>), $($argument),*),
+                (Precision::F32, _) => $run(assume!(Avx512<Exact>), $($argument),*),
                 (Precision::Bf16, Path::Portable) =>
                     $run($crate::portable::Portable::<Rounded>::default(), $($argument),*),
-                (Precision::Bf16, Path::Avx2) =>
-                    $run(Avx2::<Rounded>::detect().expect(missing), $($argument),*),
-                (Precision::Bf16, Path::Avx512) =>
-                    $run(Avx512::<Rounded>::detect().expect(missing), $($argument),*),
-                (Precision::Bf16, Path::Avx512Bf16) =>
-                    $run(Avx512Bf16::detect().expect(missing), $($argument),*),
-                (Precision::Bf16, Path::Amx) =>
-                    $run(Amx::detect().expect(missing), $($argument),*),
+                (Precision::Bf16, Path::Avx2) => $run(assume!(Avx2<Rounded>), $($argument),*),
+                (Precision::Bf16, Path::Avx512) => $run(assume!(Avx512<Rounded>), $($argument),*),
+                (Precision::Bf16, Path::Avx512Bf16) => $run(assume!(Avx512Bf16), $($argument),*),
+                (Precision::Bf16, Path::Amx) => $run(assume!(Amx), $($argument),*),
             }
         }
         #[cfg(not(target_arch = "x86_64"))]

@@ -15,8 +15,12 @@ pub(crate) struct Portable<E>(PhantomData<E>);
 
 impl<E: F32Words> Kernel for Portable<E> {
     type Word = f32;
+    type Session = ();
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
+
+    #[inline(always)]
+    fn session(self) {}
 
     #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {

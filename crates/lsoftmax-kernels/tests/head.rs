@@ -1,5 +1,8 @@
 //! The head's kernels on every path against a naive f64 version, over awkward sizes.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx_emulator;
+
 use lsoftmax_kernels::head::{
     Forward, Gradients, LabelGradient, Problem, Wanted, backward, forward,
 };
@@ -154,6 +157,12 @@ fn engines() -> Vec<Engine> {
                 engines.push(engine);
             }
         }
+    }
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if !Path::Amx.is_available() && Path::Avx512.is_available() {
+        amx_emulator::install();
+        // SAFETY: the emulator has just been installed, and AVX-512 is there.
+        engines.push(unsafe { Engine::assume(Path::Amx, Precision::Bf16) });
     }
     engines
 }
