@@ -1,1 +1,34 @@
-//! lsoftmax
+//! Large-margin softmax (L-Softmax; Liu, Wen, Yu and Yang, ICML 2016) for [Burn](https://burn.dev).
+//!
+//! [`LSoftmax`] is a classification head that asks more of the label than softmax does: the angle
+//! between a sample and its class is multiplied by a [`Margin`] m before the classes compete. What it
+//! learns has smaller angles within a class and larger ones between classes. At inference it is a
+//! plain linear layer.
+//!
+//! | in a model | |
+//! |---|---|
+//! | [`LSoftmaxConfig`] → [`LSoftmax`] | the head: weights and loss |
+//! | [`Margin`], [`LambdaSchedule`] | how large the margin is, and how it sets in |
+//! | [`Report`] | angles, norms and margins of a step |
+//! | [`HingeLoss`], [`ContrastiveLoss`] | the other losses of the paper's tables |
+
+mod composed;
+mod contrastive;
+mod error;
+mod fused;
+mod head;
+mod hinge;
+mod label;
+mod lambda;
+mod margin;
+mod report;
+
+pub use contrastive::{ContrastiveLoss, ContrastiveLossConfig};
+pub use error::HeadError;
+pub use head::{LSoftmax, LSoftmaxConfig, LSoftmaxOutput};
+pub use hinge::{HingeLoss, HingeLossConfig, HingeNorm};
+pub use lambda::{LambdaError, LambdaSchedule, Stage};
+pub use lsoftmax_kernels::head::ShapeError;
+pub use lsoftmax_kernels::{Engine, EngineError, PATH_VARIABLE, Path, Precision};
+pub use margin::{Margin, MarginError, Psi};
+pub use report::{Angles, NormRange, Norms, Report};

@@ -1,0 +1,200 @@
+//! The loss composed of ordinary tensor operations: every backend, every float type.
+
+use burn::tensor::activation::log_softmax;
+use burn::tensor::module::linear;
+use burn::tensor::{Bool, Int, Tensor};
+use lsoftmax_kernels::head::{Geometry, ShapeError};
+
+use crate::error::first_not_finite;
+use crate::report::{Report, Seen};
+use crate::{HeadError, Margin};
+
+/// What the report needs, still on the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Composed {
+    features: Tensor<2>,
+    weight: Tensor<2>,
+    bias: Option<Tensor<1>>,
+    labels: Tensor<1, Int>,
+    logits: Tensor<2>,
+}
+
+/// The loss of every sample.
+pub(crate) fn losses(
+    features: Tensor<2>,
+    weight: Tensor<2>,
+    bias: Option<Tensor<1>>,
+    labels: Tensor<1, Int>,
+    margin: Margin,
+    lambda: f64,
+) -> (Tensor<1>, Composed) {
+    let [samples, _] = features.dims();
+    let logits = linear(features.clone(), weight.clone().transpose(), bias.clone());
+    let index = labels.clone().reshape([samples, 1]);
+    let composed = Composed {
+        features: features.clone().detach(),
+        weight: weight.clone().detach(),
+        bias: bias.clone().map(Tensor::detach),
+        labels: labels.clone(),
+        logits: logits.clone().detach(),
+    };
+
+    let logits = if margin.is_one() {
+        logits
+    } else {
+        let own = weight.select(0, labels.clone());
+        let mut label = label_logit(features, own, margin, lambda);
+        if let Some(bias) = bias {
+            label = label + bias.select(0, labels).reshape([samples, 1]);
+        }
+        // Only the label's logit is replaced; the others stay as they are, to the bit.
+        let own = is_label(index.clone(), logits.dims());
+        logits.clone().mask_where(own, label.expand(logits.dims()))
+    };
+    (log_softmax(logits, 1).gather(1, index).reshape([samples]).neg(), composed)
+}
+
+/// `[samples, classes]`: which logits are their label's.
+fn is_label(index: Tensor<2, Int>, [samples, classes]: [usize; 2]) -> Tensor<2, Bool> {
+    let device = index.device();
+    let all = Tensor::<1, Int>::arange(0..classes as i64, &device).reshape([1, classes]);
+    all.expand([samples, classes]).equal(index.expand([samples, classes]))
+}
+
+/// f_y before the bias, `[samples, 1]`.
+fn label_logit(features: Tensor<2>, own: Tensor<2>, margin: Margin, lambda: f64) -> Tensor<2> {
+    let plain = (features.clone() * own.clone()).sum_dim(1);
+    let (x, x_scale) = scaled(features);
+    let (w, w_scale) = scaled(own);
+    let x_square = x.clone().square().sum_dim(1);
+    let w_square = w.clone().square().sum_dim(1);
+    let undefined = (x_square.clone().detach() * w_square.clone().detach()).equal_scalar(0.0);
+    // Where there is no angle any finite number does: the result is not used.
+    let x_norm = x_square.mask_fill(undefined.clone(), 1.0).sqrt();
+    let w_norm = w_square.mask_fill(undefined.clone(), 1.0).sqrt();
+    let dot = (x * w).sum_dim(1);
+    let cos = (dot.clone() / (x_norm.clone() * w_norm.clone())).clamp(-1.0, 1.0);
+    let psi = psi(cos, margin);
+
+    let mixed = (x_norm * w_norm * psi + dot.mul_scalar(lambda)).div_scalar(1.0 + lambda);
+    // Without an angle the logit is W·x = 0, with the derivatives of plain softmax.
+    (mixed * x_scale * w_scale).mask_where(undefined, plain)
+}
+
+/// Rows divided by their largest absolute value, which is returned too: their squares can then
+/// neither overflow nor vanish. The scale counts as a constant; it cancels.
+fn scaled(rows: Tensor<2>) -> (Tensor<2>, Tensor<2>) {
+    let scale = rows.clone().detach().max_abs_dim(1);
+    let scale = scale.clone().mask_fill(scale.equal_scalar(0.0), 1.0);
+    (rows / scale.clone(), scale)
+}
+
+/// ψ of every cosine. k is a constant to differentiation.
+fn psi(cos: Tensor<2>, margin: Margin) -> Tensor<2> {
+    let constant = cos.clone().detach();
+    match margin.whole() {
+        Some(m) => {
+            // T_m by Chebyshev's recurrence; k counts the knots cos(jπ/m) passed.
+            let (mut t, mut t_next) = (cos.ones_like(), cos.clone());
+            for _ in 1..m {
+                (t, t_next) = (t_next.clone(), cos.clone() * t_next.mul_scalar(2.0) - t);
+            }
+            let mut k = constant.zeros_like();
+            for j in 1..m {
+                let knot = (std::f64::consts::PI * j as f64 / m as f64).cos();
+                k = k + constant.clone().lower_scalar(knot).float().cast(constant.dtype());
+            }
+            t_next * sign(k.clone()) - k.mul_scalar(2.0)
+        }
+        None => {
+            // With an arc cosine, whose derivative is infinite at ±1. ψ and its slope are therefore
+            // constants, joined as the line through this point: ψ + slope · (cos − constant cos).
+            let m = margin.value();
+            let theta = constant.clone().acos();
+            let angle = theta.clone().mul_scalar(m);
+            let last = margin.intervals() as f64 - 1.0;
+            let k = angle.clone().div_scalar(std::f64::consts::PI).floor().clamp(0.0, last);
+            let value = angle.clone().cos() * sign(k.clone()) - k.mul_scalar(2.0);
+            let floor = sine_floor(&constant);
+            let sine = theta.sin();
+            let at_zero = sine.clone().lower_scalar(floor).bool_and(constant.clone().greater_scalar(0.0));
+            let slope = angle.sin().abs().mul_scalar(m) / sine.clamp_min(floor);
+            let slope = slope.mask_fill(at_zero, m * m);
+            value + slope * (cos - constant)
+        }
+    }
+}
+
+/// (−1)^k.
+fn sign(k: Tensor<2>) -> Tensor<2> {
+    let half = k.clone().div_scalar(2.0);
+    let odd = k - half.floor().mul_scalar(2.0);
+    odd.mul_scalar(-2.0).add_scalar(1.0)
+}
+
+/// Below this sine an angle counts as 0 or π: the square root of the type's precision.
+fn sine_floor(tensor: &Tensor<2>) -> f64 {
+    tensor.dtype().finfo().map_or(1e-3, |info| info.epsilon.sqrt())
+}
+
+impl Composed {
+    pub fn report(
+        &self,
+        margin: Margin,
+        lambda: f64,
+        losses: Tensor<1>,
+    ) -> Result<Report, HeadError> {
+        let [samples, depth] = self.features.dims();
+        let [classes, _] = self.weight.dims();
+        let labels: Vec<i64> = self.labels.clone().into_data().iter::<i64>().collect();
+        if let Some(sample) = labels.iter().position(|y| !(0..classes as i64).contains(y)) {
+            return Err(ShapeError::Label { sample, label: labels[sample], classes }.into());
+        }
+        let features = read(self.features.clone());
+        if let Some((sample, index, value)) = first_not_finite(&features, depth) {
+            return Err(HeadError::Feature { sample, index, value });
+        }
+        let weight = read(self.weight.clone());
+        if let Some((class, index, value)) = first_not_finite(&weight, depth) {
+            return Err(HeadError::Weight { class, index, value });
+        }
+        let bias = self.bias.clone().map_or(vec![0.0; classes], read);
+        if let Some((class, _, value)) = first_not_finite(&bias, 1) {
+            return Err(HeadError::Bias { class, value });
+        }
+        let logits = read(self.logits.clone());
+        let losses = read(losses);
+        let row = |values: &'_ [f64], i: usize| values[i * depth..][..depth].to_vec();
+        let seen: Vec<Seen> = (0..samples)
+            .map(|i| {
+                let y = labels[i] as usize;
+                let geometry = geometry(&row(&features, i), &row(&weight, y));
+                seen(geometry, &logits[i * classes..][..classes], y, losses[i], bias[y])
+            })
+            .collect();
+        if let Some(sample) = losses.iter().position(|loss| !loss.is_finite()) {
+            let Geometry { feature_norm, weight_norm, .. } = seen[sample].geometry;
+            let value = losses[sample];
+            return Err(HeadError::Loss { sample, value, feature_norm, weight_norm });
+        }
+        let norms = weight.chunks_exact(depth).map(|w| geometry(w, w).weight_norm);
+        let norms = norms.fold((f64::INFINITY, 0.0), |(low, high), n| (n.min(low), n.max(high)));
+        Ok(Report::new(margin, lambda, seen.into_iter(), norms))
+    }
+}
+
+fn read<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    tensor.into_data().iter::<f64>().collect()
+}
+
+fn geometry(x: &[f64], w: &[f64]) -> Geometry {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    Geometry { dot: dot(x, w), feature_norm: dot(x, x).sqrt(), weight_norm: dot(w, w).sqrt() }
+}
+
+fn seen(geometry: Geometry, logits: &[f64], label: usize, loss: f64, bias: f64) -> Seen {
+    let largest = |logits: &[f64]| logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let (before, after) = (largest(&logits[..label]), largest(&logits[label + 1..]));
+    let correct = before < logits[label] && after <= logits[label];
+    Seen { geometry, others_max: before.max(after), correct, loss, bias }
+}

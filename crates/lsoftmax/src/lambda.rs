@@ -1,0 +1,173 @@
+//! λ: how much of the plain cosine is left in the label's logit while training settles.
+//!
+//! With λ the label's logit is `|W||x| (λ cos θ + ψ(θ)) / (1 + λ)`. Large, it is softmax; 0, the whole
+//! margin. A schedule is a function of the optimiser's step and of nothing else, so that a resumed
+//! run, gradient accumulation or an evaluation in between cannot move it.
+
+use serde::{Deserialize, Serialize};
+
+/// λ by optimiser step.
+///
+/// ```
+/// use lsoftmax::LambdaSchedule;
+/// // The authors' schedule for MNIST.
+/// let lambda = LambdaSchedule::power(1000.0, 2.5e-5, 35.0, 0.0)?;
+/// assert_eq!(lambda.at(0), 1000.0);
+/// assert!(lambda.at(20_000) < 1e-3);
+/// # Ok::<(), lsoftmax::LambdaError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Shape", into = "Shape")]
+pub struct LambdaSchedule(Shape);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "schedule", rename_all = "kebab-case", deny_unknown_fields)]
+enum Shape {
+    Constant {
+        value: f64,
+    },
+    Power {
+        base: f64,
+        gamma: f64,
+        power: f64,
+        #[serde(default)]
+        min: f64,
+    },
+    Exponential {
+        base: f64,
+        decay: f64,
+        #[serde(default)]
+        min: f64,
+    },
+    Staged {
+        stages: Vec<Stage>,
+    },
+}
+
+/// A value of λ and the step from which it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// The first step of the stage.
+    pub from: u64,
+    /// λ in the stage.
+    pub value: f64,
+}
+
+/// What is wrong with a λ or a schedule.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LambdaError {
+    /// λ itself.
+    #[error("λ must be a finite number of at least 0, but is {0}")]
+    Value(f64),
+    /// A parameter of a schedule.
+    #[error("{name} of the λ schedule must be {rule}, but is {value}")]
+    Parameter {
+        /// Which.
+        name: &'static str,
+        /// What it must be.
+        rule: &'static str,
+        /// What it is.
+        value: f64,
+    },
+    /// Stages that leave steps without a value, or come in no order.
+    #[error("the stages of the λ schedule must start at step 0 and come in rising order of `from`")]
+    Stages,
+}
+
+/// λ if it can be one.
+pub(crate) fn checked(lambda: f64) -> Result<f64, LambdaError> {
+    if lambda.is_finite() && lambda >= 0.0 { Ok(lambda) } else { Err(LambdaError::Value(lambda)) }
+}
+
+impl LambdaSchedule {
+    /// The same λ always.
+    ///
+    /// # Errors
+    /// When `value` is negative or not finite.
+    pub fn constant(value: f64) -> Result<Self, LambdaError> {
+        Shape::Constant { value }.try_into()
+    }
+
+    /// The authors' schedule, `max(min, base · (1 + gamma · step)^−power)`.
+    ///
+    /// # Errors
+    /// When a parameter is negative or not finite.
+    pub fn power(base: f64, gamma: f64, power: f64, min: f64) -> Result<Self, LambdaError> {
+        Shape::Power { base, gamma, power, min }.try_into()
+    }
+
+    /// `max(min, base · decay^step)`.
+    ///
+    /// # Errors
+    /// When `base` or `min` is negative or not finite, or `decay` not in (0, 1].
+    pub fn exponential(base: f64, decay: f64, min: f64) -> Result<Self, LambdaError> {
+        Shape::Exponential { base, decay, min }.try_into()
+    }
+
+    /// A value for each stage.
+    ///
+    /// # Errors
+    /// When the first stage is not from step 0, stages are out of order, or a value is not a λ.
+    pub fn staged(stages: Vec<Stage>) -> Result<Self, LambdaError> {
+        Shape::Staged { stages }.try_into()
+    }
+
+    /// λ at an optimiser step, counted from 0.
+    pub fn at(&self, step: u64) -> f64 {
+        let t = step as f64;
+        match &self.0 {
+            Shape::Constant { value } => *value,
+            Shape::Power { base, gamma, power, min } => {
+                (base * (1.0 + gamma * t).powf(-power)).max(*min)
+            }
+            Shape::Exponential { base, decay, min } => (base * decay.powf(t)).max(*min),
+            Shape::Staged { stages } => {
+                let stage = stages.partition_point(|stage| stage.from <= step);
+                stages[stage - 1].value
+            }
+        }
+    }
+}
+
+impl TryFrom<Shape> for LambdaSchedule {
+    type Error = LambdaError;
+
+    fn try_from(shape: Shape) -> Result<Self, LambdaError> {
+        let at_least_0 = |name, value: f64| match value.is_finite() && value >= 0.0 {
+            true => Ok(()),
+            false => Err(LambdaError::Parameter { name, rule: "at least 0 and finite", value }),
+        };
+        match &shape {
+            Shape::Constant { value } => checked(*value).map(|_| ())?,
+            Shape::Power { base, gamma, power, min } => {
+                at_least_0("base", *base)?;
+                at_least_0("gamma", *gamma)?;
+                at_least_0("power", *power)?;
+                at_least_0("min", *min)?;
+            }
+            Shape::Exponential { base, decay, min } => {
+                at_least_0("base", *base)?;
+                at_least_0("min", *min)?;
+                if !(*decay > 0.0 && *decay <= 1.0) {
+                    let rule = "above 0 and at most 1";
+                    return Err(LambdaError::Parameter { name: "decay", rule, value: *decay });
+                }
+            }
+            Shape::Staged { stages } => {
+                let rising = stages.windows(2).all(|two| two[0].from < two[1].from);
+                if stages.first().is_none_or(|first| first.from != 0) || !rising {
+                    return Err(LambdaError::Stages);
+                }
+                stages.iter().try_for_each(|stage| checked(stage.value).map(|_| ()))?;
+            }
+        }
+        Ok(Self(shape))
+    }
+}
+
+impl From<LambdaSchedule> for Shape {
+    fn from(schedule: LambdaSchedule) -> Shape {
+        schedule.0
+    }
+}

@@ -1,0 +1,131 @@
+//! What a step of training looked like from the head.
+
+use lsoftmax_kernels::head::Geometry;
+use serde::Serialize;
+
+use crate::Margin;
+use crate::label::LabelTerm;
+
+/// Angles, norms and margins of a batch. Angles are in degrees.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The number of samples.
+    pub samples: usize,
+    /// The mean loss.
+    pub loss: f64,
+    /// The share of samples whose label has the largest plain logit. No margin, no label fed in.
+    pub accuracy: f64,
+    /// The margin m.
+    pub margin: Margin,
+    /// λ of the step.
+    pub lambda: f64,
+    /// θ, the angle between a sample and the weights of its class.
+    pub theta: Angles,
+    /// How many samples are in each interval of ψ: entry k counts θ in [kπ/m, (k+1)π/m].
+    pub k: Vec<usize>,
+    /// |x|.
+    pub feature_norm: Norms,
+    /// |W_j| over all classes.
+    pub weight_norm: NormRange,
+    /// The share of samples inside the margin: whose label would not win with the whole margin
+    /// (λ = 0), misclassified samples included.
+    pub inside_margin: f64,
+}
+
+/// The mean and percentiles of angles, in degrees.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct Angles {
+    pub mean: f64,
+    pub p5: f64,
+    pub p25: f64,
+    pub p50: f64,
+    pub p75: f64,
+    pub p95: f64,
+}
+
+/// The range and mean of norms.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct Norms {
+    pub min: f64,
+    pub mean: f64,
+    pub max: f64,
+}
+
+/// The range of norms.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct NormRange {
+    pub min: f64,
+    pub max: f64,
+}
+
+/// One sample as the report sees it.
+pub(crate) struct Seen {
+    pub geometry: Geometry,
+    /// The largest plain logit of the other classes.
+    pub others_max: f64,
+    pub correct: bool,
+    pub loss: f64,
+    /// The bias of the label.
+    pub bias: f64,
+}
+
+impl Report {
+    pub(crate) fn new(
+        margin: Margin,
+        lambda: f64,
+        seen: impl ExactSizeIterator<Item = Seen>,
+        weight_norm: (f64, f64),
+    ) -> Self {
+        let samples = seen.len();
+        let n = samples as f64;
+        let mut report = Self {
+            samples,
+            loss: 0.0,
+            accuracy: 0.0,
+            margin,
+            lambda,
+            theta: Angles::of(&mut []),
+            k: vec![0; margin.intervals()],
+            feature_norm: Norms { min: f64::INFINITY, mean: 0.0, max: 0.0 },
+            weight_norm: NormRange { min: weight_norm.0, max: weight_norm.1 },
+            inside_margin: 0.0,
+        };
+        let mut theta = Vec::with_capacity(samples);
+        for Seen { geometry, others_max, correct, loss, bias } in seen {
+            let term = LabelTerm::new(margin, 0.0, &geometry);
+            theta.push(term.cos.acos().to_degrees());
+            report.loss += loss / n;
+            report.accuracy += if correct { 1.0 } else { 0.0 };
+            report.k[term.psi.k] += 1;
+            let norms = &mut report.feature_norm;
+            norms.min = norms.min.min(geometry.feature_norm);
+            norms.max = norms.max.max(geometry.feature_norm);
+            norms.mean += geometry.feature_norm / n;
+            let wins = term.logit + bias > others_max;
+            report.inside_margin += if wins { 0.0 } else { 1.0 };
+        }
+        report.accuracy /= n;
+        report.inside_margin /= n;
+        report.theta = Angles::of(&mut theta);
+        report
+    }
+}
+
+impl Angles {
+    fn of(angles: &mut [f64]) -> Self {
+        angles.sort_by(f64::total_cmp);
+        let mean = angles.iter().sum::<f64>() / angles.len() as f64;
+        // Between two samples a percentile lies on the line that joins them.
+        let at = |share: f64| {
+            let Some(last) = angles.len().checked_sub(1) else { return f64::NAN };
+            let place = share * last as f64;
+            let (low, part) = (place.floor(), place.fract());
+            let high = angles[(low as usize + 1).min(last)];
+            angles[low as usize] * (1.0 - part) + high * part
+        };
+        Self { mean, p5: at(0.05), p25: at(0.25), p50: at(0.5), p75: at(0.75), p95: at(0.95) }
+    }
+}
