@@ -5,11 +5,8 @@
 //! steps 16 words of depth. Where rows or depth end earlier, the operand goes through a buffer
 //! padded with zeros.
 
-use crate::avx512::with_avx512;
-use crate::kernel::{
-    Encode, Kernel, Left, Pair, Rounded, TileArgs, Word, encode_columns, encode_rows,
-    encode_transposed,
-};
+use crate::avx512::{Avx512Bf16, with_avx512};
+use crate::kernel::{Encode, Kernel, Left, Pair, Rounded, TileArgs, Word};
 use crate::tile::{self, TileConfig, Tiles};
 
 /// Rows, and words of a row, of a register.
@@ -34,13 +31,20 @@ pub(crate) struct Amx(());
 
 impl Amx {
     pub(crate) fn is_available() -> bool {
-        tile::available() && crate::avx512::Avx512Bf16::is_available()
+        tile::available() && Avx512Bf16::is_available()
     }
 
     /// # Safety
-    /// The CPU has AMX-BF16 and AVX-512, or an emulator of what it lacks is installed.
+    /// The CPU has AMX-BF16 and AVX-512 BF16, or an emulator of what it lacks is installed.
     pub(crate) unsafe fn assume() -> Self {
         Self(())
+    }
+
+    /// The path below, whose right operand is laid out in the same way.
+    fn vectors(self) -> Avx512Bf16 {
+        const { assert!(COLS == Avx512Bf16::COLS) };
+        // SAFETY: `self` is only made where the CPU has AVX-512 BF16.
+        unsafe { Avx512Bf16::assume() }
     }
 }
 
@@ -86,14 +90,9 @@ impl Kernel for Amx {
         let words = depth.div_ceil(Pair::ELEMENTS);
         let step = row_step(words);
         scratch.resize(source.len() / depth * step, Pair::default());
-        self.vectorize(
-            #[inline(always)]
-            || {
-                for (row, out) in source.chunks_exact(depth).zip(scratch.chunks_exact_mut(step)) {
-                    encode_rows::<Pair, Rounded>(row, depth, &mut out[..words]);
-                }
-            },
-        );
+        for (row, out) in source.chunks_exact(depth).zip(scratch.chunks_exact_mut(step)) {
+            self.vectors().join_neighbours(row, &mut out[..words]);
+        }
         Left { words: scratch, row_step: step, depth_step: 1 }
     }
 
@@ -119,17 +118,11 @@ impl Kernel for Amx {
     }
 
     fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [Pair]) {
-        self.vectorize(
-            #[inline(always)]
-            || encode_columns::<Pair, Rounded, COLS>(source, cols, panel, out),
-        );
+        self.vectors().pack_right(source, cols, panel, out);
     }
 
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Pair]) {
-        self.vectorize(
-            #[inline(always)]
-            || encode_transposed::<Pair, Rounded, COLS>(source, depth, out),
-        );
+        self.vectors().pack_right_transposed(source, depth, out);
     }
 }
 

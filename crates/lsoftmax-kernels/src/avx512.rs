@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
 use crate::kernel::{
-    Encode, Kernel, Left, Pair, Rounded, TileArgs, Word, encode_columns, encode_rows, encode_transposed,
+    Encode, Kernel, Left, Pair, Rounded, TileArgs, Word, encode_columns, encode_transposed,
 };
 use crate::portable::{F32Words, left_columns};
 
@@ -139,25 +139,34 @@ impl Kernel for Avx512Bf16 {
     fn left_rows<'a>(self, source: &'a [f32], depth: usize, scratch: &'a mut Vec<Pair>) -> Left<'a, Pair> {
         let words = depth.div_ceil(Pair::ELEMENTS);
         scratch.resize(source.len() / depth * words, Pair::default());
-        self.vectorize(
-            #[inline(always)]
-            || encode_rows::<Pair, Rounded>(source, depth, scratch),
-        );
+        for (row, out) in source.chunks_exact(depth).zip(scratch.chunks_exact_mut(words)) {
+            self.join_neighbours(row, out);
+        }
         Left { words: scratch, row_step: words, depth_step: 1 }
     }
 
     fn left_columns(self, source: &[f32], rows: usize, out: &mut [Pair]) -> (usize, usize) {
-        self.vectorize(
-            #[inline(always)]
-            || pair_columns(source, rows, out),
-        )
+        for (two, out) in source.chunks(2 * rows).zip(out.chunks_exact_mut(rows)) {
+            let (first, second) = two.split_at(rows);
+            self.join_rows(first, second, out);
+        }
+        (1, rows)
     }
 
     fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [Pair]) {
-        self.vectorize(
-            #[inline(always)]
-            || encode_columns::<Pair, Rounded, COLS>(source, cols, panel, out),
-        );
+        let depth = source.len() / cols;
+        let words = depth.div_ceil(Pair::ELEMENTS);
+        for (offset, out) in out.chunks_exact_mut(words * COLS).enumerate() {
+            let col = (panel + offset) * COLS;
+            let width = COLS.min(cols - col);
+            for (word, out) in out.chunks_exact_mut(COLS).enumerate() {
+                let first = &source[2 * word * cols + col..][..width];
+                let second = (2 * word + 1) * cols + col;
+                let second = source.get(second..second + width).unwrap_or_default();
+                self.join_rows(first, second, &mut out[..width]);
+                out[width..].fill(Pair::default());
+            }
+        }
     }
 
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Pair]) {
@@ -168,22 +177,64 @@ impl Kernel for Avx512Bf16 {
     }
 }
 
-/// The columns of a `depth` x `rows` source, neighbouring depths joined into pairs.
-#[inline(always)]
-fn pair_columns(source: &[f32], rows: usize, out: &mut [Pair]) -> (usize, usize) {
-    for (two, out) in source.chunks(2 * rows).zip(out.chunks_exact_mut(rows)) {
-        let (first, second) = two.split_at(rows);
-        if second.is_empty() {
-            for (o, a) in out.iter_mut().zip(first) {
-                *o = Rounded::word(*a, 0.0);
-            }
-        } else {
-            for ((o, a), b) in out.iter_mut().zip(first).zip(second) {
-                *o = Rounded::word(*a, *b);
-            }
+impl Avx512Bf16 {
+    /// Neighbouring elements of a row become a pair; an odd last one is joined by zero.
+    pub(crate) fn join_neighbours(self, row: &[f32], out: &mut [Pair]) {
+        // SAFETY: `self` is only made where the CPU has these.
+        unsafe { join_neighbours(row, out) }
+    }
+
+    /// Elements of two rows, one above the other, become a pair; a missing second row is zero.
+    pub(crate) fn join_rows(self, first: &[f32], second: &[f32], out: &mut [Pair]) {
+        // SAFETY: `self` is only made where the CPU has these.
+        unsafe { join_rows(first, second, out) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+fn join_neighbours(row: &[f32], out: &mut [Pair]) {
+    let whole = row.len() / 32;
+    let (row, row_rest) = row.split_at(whole * 32);
+    let (out, out_rest) = out.split_at_mut(whole * 16);
+    for (row, out) in row.chunks_exact(32).zip(out.chunks_exact_mut(16)) {
+        // SAFETY: the chunks hold 32 floats and 16 pairs, both 128 and 64 bytes.
+        unsafe {
+            let low = _mm512_loadu_ps(row.as_ptr());
+            let high = _mm512_loadu_ps(row.as_ptr().add(16));
+            let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+            _mm512_storeu_si512(out.as_mut_ptr().cast(), pairs);
         }
     }
-    (1, rows)
+    for (two, out) in row_rest.chunks(2).zip(out_rest) {
+        *out = Rounded::word(two[0], two.get(1).copied().unwrap_or(0.0));
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+fn join_rows(first: &[f32], second: &[f32], out: &mut [Pair]) {
+    // Places of the pairs' halves in (first, second): 0, 16, 1, 17, …
+    let order: [u16; 32] = std::array::from_fn(|i| (i / 2 + 16 * (i % 2)) as u16);
+    // SAFETY: 32 words of 16 bits fill a register.
+    let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
+    let zeros = [0.0f32; 16];
+    let mut outs = out.chunks_exact_mut(16);
+    let mut start = 0;
+    for out in &mut outs {
+        let second = if second.is_empty() { &zeros[..] } else { &second[start..start + 16] };
+        let first = &first[start..start + 16];
+        // SAFETY: both slices hold 16 floats, and `out` 16 pairs.
+        unsafe {
+            let low = _mm512_loadu_ps(first.as_ptr());
+            let high = _mm512_loadu_ps(second.as_ptr());
+            let halves: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+            _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi16(order, halves));
+        }
+        start += 16;
+    }
+    for (offset, out) in outs.into_remainder().iter_mut().enumerate() {
+        let second = second.get(start + offset).copied().unwrap_or(0.0);
+        *out = Rounded::word(first[start + offset], second);
+    }
 }
 
 /// The tile loop, once for each kind of word.

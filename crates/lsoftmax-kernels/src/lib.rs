@@ -17,6 +17,7 @@ mod avx2;
 mod avx512;
 pub mod head;
 mod kernel;
+mod memory;
 mod path;
 mod portable;
 mod softmax;

@@ -159,9 +159,9 @@ fn engines() -> Vec<Engine> {
         }
     }
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    if !Path::Amx.is_available() && Path::Avx512.is_available() {
+    if !Path::Amx.is_available() && Path::Avx512Bf16.is_available() {
         amx_emulator::install();
-        // SAFETY: the emulator has just been installed, and AVX-512 is there.
+        // SAFETY: the emulator has just been installed, and AVX-512 BF16 is there.
         engines.push(unsafe { Engine::assume(Path::Amx, Precision::Bf16) });
     }
     engines

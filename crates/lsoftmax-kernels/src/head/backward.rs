@@ -8,6 +8,7 @@ use super::label::{LabelGradient, combine};
 use super::tiles::{ByLabel, Plan, mask_labels, pack_features, pack_samples, tile_logits};
 use super::{Forward, Problem};
 use crate::kernel::{Extent, Kernel, Left, Word, product, right_len};
+use crate::memory::{Part, Unfilled};
 use crate::path::with_kernel;
 use crate::softmax::{probabilities, row_sums};
 
@@ -55,8 +56,8 @@ pub fn backward(
 
 struct Task<'a, W> {
     tile: usize,
-    weights: &'a mut [f32],
-    bias: &'a mut [f32],
+    weights: Part<'a>,
+    bias: Part<'a>,
     kept: &'a mut Kept<W>,
 }
 
@@ -132,24 +133,20 @@ struct Pass<'a, K: Kernel> {
 impl<K: Kernel> Pass<'_, K> {
     fn run(&self) -> Gradients {
         let (plan, depth, wanted) = (&self.plan, self.problem.depth, self.wanted);
-        let zeros = |wanted: bool, len: usize| vec![0.0f32; if wanted { len } else { 0 }];
-        let mut features = zeros(wanted.features, self.problem.features.len());
-        let mut weights = zeros(wanted.weights, self.problem.weights.len());
-        let mut bias = zeros(wanted.bias, plan.classes);
-        if wanted.features {
-            self.start_features(&mut features);
-        }
+        let unfilled = |wanted: bool, len| Unfilled::new(if wanted { len } else { 0 });
+        let mut weights = unfilled(wanted.weights, self.problem.weights.len());
+        let mut bias = unfilled(wanted.bias, plan.classes);
+        let mut features = if wanted.features { self.start_features() } else { Vec::new() };
 
         let mut kept: Vec<Kept<K::Word>> = Vec::new();
         kept.resize_with(plan.block.min(plan.tiles()), Kept::default);
-        let mut weights_left = weights.as_mut_slice();
-        let mut bias_left = bias.as_mut_slice();
+        let (mut weights_parts, mut bias_parts) = (weights.parts(), bias.parts());
         for block in plan.blocks() {
             let mut tasks = Vec::with_capacity(block.len());
             for (tile, kept) in block.clone().zip(&mut kept) {
                 let classes = plan.class_range(tile).len();
-                let weights = weights_left.split_off_mut(..classes * depth).unwrap_or_default();
-                let bias = bias_left.split_off_mut(..classes).unwrap_or_default();
+                let weights = weights_parts.take(classes * depth);
+                let bias = bias_parts.take(classes);
                 tasks.push(Task { tile, weights, bias, kept });
             }
             plan.each(tasks, Scratch::default, |scratch, task| self.tile(scratch, task));
@@ -157,12 +154,15 @@ impl<K: Kernel> Pass<'_, K> {
                 self.add_to_features(&mut features, &kept[..block.len()]);
             }
         }
+        // SAFETY: the tiles cover all classes, and each has filled its parts.
+        let (weights, bias) = unsafe { (weights.assume_filled(), bias.assume_filled()) };
         Gradients { features, weights, bias }
     }
 
     /// One tile: its softmax, its weights' and bias's gradient, and what the features' needs.
     fn tile(&self, scratch: &mut Scratch<K::Word>, task: Task<'_, K::Word>) {
         let Task { tile, weights, bias, kept } = task;
+        let (weights, bias) = (weights.zeroed(), bias.zeroed());
         let (kernel, problem, width) = (self.kernel, self.problem, self.plan.width);
         let Scratch { words, logits, softmax } = scratch;
         let classes = self.plan.class_range(tile);
@@ -227,12 +227,13 @@ impl<K: Kernel> Pass<'_, K> {
     }
 
     /// The labels' own terms of the features' gradient, to which the blocks then add.
-    fn start_features(&self, features: &mut [f32]) {
+    fn start_features(&self) -> Vec<f32> {
         const CHUNK: usize = 16;
         let depth = self.problem.depth;
-        let tasks: Vec<_> = features.chunks_mut(CHUNK * depth).enumerate().collect();
+        let mut features = Unfilled::new(self.problem.features.len());
+        let tasks: Vec<_> = features.parts().chunks(CHUNK * depth).enumerate().collect();
         self.plan.each(tasks, || (), |(), (chunk, features)| {
-            for (offset, out) in features.chunks_exact_mut(depth).enumerate() {
+            for (offset, out) in features.zeroed().chunks_exact_mut(depth).enumerate() {
                 let sample = chunk * CHUNK + offset;
                 let label = &self.labels[sample];
                 let class = self.problem.labels[sample] as usize;
@@ -241,6 +242,8 @@ impl<K: Kernel> Pass<'_, K> {
                 combine(self.kernel, out, own, other, false);
             }
         });
+        // SAFETY: the chunks cover the buffer, and each task has filled its own.
+        unsafe { features.assume_filled() }
     }
 
     fn add_to_features(&self, features: &mut [f32], block: &[Kept<K::Word>]) {
