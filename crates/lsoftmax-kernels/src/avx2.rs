@@ -71,7 +71,12 @@ impl<E: F32Words> Kernel for Avx2<E> {
         }
     }
 
-    fn left_rows<'a>(self, source: &'a [f32], depth: usize, scratch: &'a mut Vec<f32>) -> Left<'a, f32> {
+    fn left_rows<'a>(
+        self,
+        source: &'a [f32],
+        depth: usize,
+        scratch: &'a mut Vec<f32>,
+    ) -> Left<'a, f32> {
         E::left_rows(self, source, depth, scratch)
     }
 

@@ -6,9 +6,7 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use crate::kernel::{
-    Encode, Kernel, Left, Pair, Rounded, TileArgs, Word, encode_columns, encode_transposed,
-};
+use crate::kernel::{Encode, Kernel, Left, Pair, Rounded, TileArgs, Word, encode_columns};
 use crate::portable::{F32Words, left_columns};
 
 const ROWS: usize = 14;
@@ -85,7 +83,12 @@ impl<E: F32Words> Kernel for Avx512<E> {
         unsafe { f32_tile::any(args) }
     }
 
-    fn left_rows<'a>(self, source: &'a [f32], depth: usize, scratch: &'a mut Vec<f32>) -> Left<'a, f32> {
+    fn left_rows<'a>(
+        self,
+        source: &'a [f32],
+        depth: usize,
+        scratch: &'a mut Vec<f32>,
+    ) -> Left<'a, f32> {
         E::left_rows(self, source, depth, scratch)
     }
 
@@ -104,10 +107,10 @@ impl<E: F32Words> Kernel for Avx512<E> {
     }
 
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [f32]) {
-        self.vectorize(
-            #[inline(always)]
-            || encode_transposed::<f32, E, COLS>(source, depth, out),
-        );
+        let mut rounded = Vec::new();
+        let rows = self.left_rows(source, depth, &mut rounded);
+        // SAFETY: `self` is only made where the CPU has these.
+        unsafe { pack_transposed(rows.words, depth, out) };
     }
 }
 
@@ -136,7 +139,12 @@ impl Kernel for Avx512Bf16 {
         unsafe { pair_tile::any(args) }
     }
 
-    fn left_rows<'a>(self, source: &'a [f32], depth: usize, scratch: &'a mut Vec<Pair>) -> Left<'a, Pair> {
+    fn left_rows<'a>(
+        self,
+        source: &'a [f32],
+        depth: usize,
+        scratch: &'a mut Vec<Pair>,
+    ) -> Left<'a, Pair> {
         let words = depth.div_ceil(Pair::ELEMENTS);
         scratch.resize(source.len() / depth * words, Pair::default());
         for (row, out) in source.chunks_exact(depth).zip(scratch.chunks_exact_mut(words)) {
@@ -170,10 +178,10 @@ impl Kernel for Avx512Bf16 {
     }
 
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Pair]) {
-        self.vectorize(
-            #[inline(always)]
-            || encode_transposed::<Pair, Rounded, COLS>(source, depth, out),
-        );
+        let mut pairs = Vec::new();
+        let rows = self.left_rows(source, depth, &mut pairs);
+        // SAFETY: `self` is only made where the CPU has these.
+        unsafe { pack_transposed(rows.words, rows.row_step, out) };
     }
 }
 
@@ -234,6 +242,70 @@ fn join_rows(first: &[f32], second: &[f32], out: &mut [Pair]) {
     for (offset, out) in outs.into_remainder().iter_mut().enumerate() {
         let second = second.get(start + offset).copied().unwrap_or(0.0);
         *out = Rounded::word(first[start + offset], second);
+    }
+}
+
+/// Packs the transpose of rows of `depth` words as a right operand.
+#[target_feature(enable = "avx512f")]
+fn pack_transposed<W: Word>(rows: &[W], depth: usize, out: &mut [W]) {
+    let panels = rows.chunks(COLS * depth).zip(out.chunks_exact_mut(COLS * depth));
+    for (rows, out) in panels {
+        let width = rows.len() / depth;
+        let (whole_width, whole_depth) = (width / 16 * 16, depth / 16 * 16);
+        for c in (0..whole_width).step_by(16) {
+            for d in (0..whole_depth).step_by(16) {
+                let (from, to) = (&rows[c * depth + d..], &mut out[d * COLS + c..]);
+                assert!(from.len() >= 15 * depth + 16 && to.len() >= 15 * COLS + 16);
+                // SAFETY: a word has 32 bits, and sixteen rows of sixteen of them are in both.
+                unsafe { transpose(from.as_ptr().cast(), depth, to.as_mut_ptr().cast(), COLS) };
+            }
+        }
+        for c in 0..COLS {
+            let from = if c < whole_width { whole_depth } else { 0 };
+            for d in from..depth {
+                out[d * COLS + c] = if c < width { rows[c * depth + d] } else { W::default() };
+            }
+        }
+    }
+}
+
+/// Transposes sixteen rows of sixteen 32-bit words.
+///
+/// # Safety
+/// The rows, `from_step` and `to_step` words apart, are readable and writable, on a CPU with
+/// AVX-512 F.
+#[target_feature(enable = "avx512f")]
+unsafe fn transpose(from: *const i32, from_step: usize, to: *mut i32, to_step: usize) {
+    // SAFETY: by the caller's promise.
+    let mut rows: [__m512i; 16] =
+        std::array::from_fn(|r| unsafe { _mm512_loadu_si512(from.add(r * from_step).cast()) });
+    // Words, then pairs of words, change places within groups of four; then the groups do.
+    for r in (0..16).step_by(2) {
+        let (a, b) = (rows[r], rows[r + 1]);
+        rows[r] = _mm512_unpacklo_epi32(a, b);
+        rows[r + 1] = _mm512_unpackhi_epi32(a, b);
+    }
+    for r in (0..16).step_by(4) {
+        let [a, b, c, d] = [rows[r], rows[r + 1], rows[r + 2], rows[r + 3]];
+        rows[r] = _mm512_unpacklo_epi64(a, c);
+        rows[r + 1] = _mm512_unpackhi_epi64(a, c);
+        rows[r + 2] = _mm512_unpacklo_epi64(b, d);
+        rows[r + 3] = _mm512_unpackhi_epi64(b, d);
+    }
+    for r in 0..4 {
+        let [a, b, c, d] = [rows[r], rows[r + 4], rows[r + 8], rows[r + 12]];
+        let (ab_low, ab_high) =
+            (_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b));
+        let (cd_low, cd_high) =
+            (_mm512_shuffle_i32x4::<0x88>(c, d), _mm512_shuffle_i32x4::<0xdd>(c, d));
+        rows[r] = _mm512_shuffle_i32x4::<0x88>(ab_low, cd_low);
+        rows[r + 4] = _mm512_shuffle_i32x4::<0x88>(ab_high, cd_high);
+        rows[r + 8] = _mm512_shuffle_i32x4::<0xdd>(ab_low, cd_low);
+        rows[r + 12] = _mm512_shuffle_i32x4::<0xdd>(ab_high, cd_high);
+    }
+    for (r, row) in rows.into_iter().enumerate() {
+        // SAFETY: by the caller's promise.
+        unsafe { _mm512_storeu_si512(to.add(r * to_step).cast(), row) };
     }
 }
 

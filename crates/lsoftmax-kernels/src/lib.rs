@@ -15,9 +15,9 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod buffer;
 pub mod head;
 mod kernel;
-mod memory;
 mod path;
 mod portable;
 mod softmax;
@@ -25,4 +25,5 @@ mod softmax;
 #[allow(dead_code, reason = "the wrappers are whole; a kernel need not use each")]
 mod tile;
 
+pub use buffer::{Buffer, release_buffers};
 pub use path::{Engine, EngineError, PATH_VARIABLE, Path, Precision};

@@ -105,13 +105,7 @@ const _: () = assert!(size_of::<TileConfig>() == 64);
 impl TileConfig {
     /// A configuration in which no tile has a shape yet.
     pub const fn new() -> Self {
-        Self {
-            palette: 1,
-            start_row: 0,
-            reserved: [0; 14],
-            row_bytes: [0; 16],
-            rows: [0; 16],
-        }
+        Self { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] }
     }
 
     /// Gives `tile` a shape of `rows` rows of `row_bytes` bytes.
@@ -164,9 +158,7 @@ impl Tiles {
     pub unsafe fn configure(config: &TileConfig) -> Self {
         // SAFETY: the caller's promise.
         unsafe { configure(config) };
-        Self {
-            of_this_thread: PhantomData,
-        }
+        Self { of_this_thread: PhantomData }
     }
 }
 

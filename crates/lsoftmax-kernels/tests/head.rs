@@ -144,7 +144,10 @@ fn assert_close(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
     let scale = expected.iter().fold(1e-30f64, |m, v| m.max(v.abs()));
     for (i, (f, e)) in found.iter().zip(expected).enumerate() {
         let error = (f64::from(*f) - e).abs() / scale;
-        assert!(error <= tolerance, "{what}[{i}]: {f} but should be {e} (error {error:e} of the largest)");
+        assert!(
+            error <= tolerance,
+            "{what}[{i}]: {f} but should be {e} (error {error:e} of the largest)"
+        );
     }
 }
 

@@ -30,16 +30,12 @@ fn configure(config: &TileConfig) -> Tiles {
 
 /// The configuration in which all tiles are as large as can be.
 fn full() -> TileConfig {
-    (0..TILES).fold(TileConfig::new(), |config, tile| {
-        config.with(tile, MAX_ROWS, MAX_ROW_BYTES)
-    })
+    (0..TILES).fold(TileConfig::new(), |config, tile| config.with(tile, MAX_ROWS, MAX_ROW_BYTES))
 }
 
 /// Bytes that differ from place to place.
 fn noise(count: usize, seed: usize) -> Vec<u8> {
-    (0..count)
-        .map(|i| (((i + 1) * (2 * seed + 7919)) >> 5) as u8)
-        .collect()
+    (0..count).map(|i| (((i + 1) * (2 * seed + 7919)) >> 5) as u8).collect()
 }
 
 /// Loads tile `T` with a stride of `source.len() / rows`.
@@ -56,28 +52,18 @@ fn store<const T: usize, E>(target: &mut [E], rows: usize) {
 
 #[test]
 fn loads_and_stores_follow_their_strides_and_shapes() {
-    for (rows, row_bytes, source_stride, target_stride) in [
-        (16, 64, 64, 64),
-        (16, 64, 80, 101),
-        (5, 12, 33, 12),
-        (1, 4, 4, 9),
-        (16, 36, 36, 64),
-    ] {
+    for (rows, row_bytes, source_stride, target_stride) in
+        [(16, 64, 64, 64), (16, 64, 80, 101), (5, 12, 33, 12), (1, 4, 4, 9), (16, 36, 36, 64)]
+    {
         let _tiles = configure(&full().with(3, rows, row_bytes));
         let source = noise(rows * source_stride, 1);
         let mut target = vec![0xEE; rows * target_stride];
         load::<3, _>(&source, rows);
         store::<3, _>(&mut target, rows);
-        for (source, target) in source
-            .chunks(source_stride)
-            .zip(target.chunks(target_stride))
-        {
+        for (source, target) in source.chunks(source_stride).zip(target.chunks(target_stride)) {
             let (stored, gap) = target.split_at(row_bytes);
             assert_eq!(stored, &source[..row_bytes]);
-            assert!(
-                gap.iter().all(|byte| *byte == 0xEE),
-                "wrote past the end of a row"
-            );
+            assert!(gap.iter().all(|byte| *byte == 0xEE), "wrote past the end of a row");
         }
     }
 }
@@ -138,10 +124,7 @@ fn shapes<const C: usize, const A: usize, const B: usize>(
     k: usize,
     n: usize,
 ) -> TileConfig {
-    TileConfig::new()
-        .with(C, m, 4 * n)
-        .with(A, m, 4 * k)
-        .with(B, k, 4 * n)
+    TileConfig::new().with(C, m, 4 * n).with(A, m, 4 * k).with(B, k, 4 * n)
 }
 
 /// `c` plus the product of `a`, `m` by `2 k`, and `b`, `k` rows of `n` pairs.
@@ -166,10 +149,7 @@ fn product<const C: usize, const A: usize, const B: usize>(
 /// Compares a product of small whole numbers, which is exact, with a plain one in f64.
 fn check_product<const C: usize, const A: usize, const B: usize>([m, k, n]: [usize; 3]) {
     let whole = |count, seed| -> Vec<f32> {
-        noise(count, seed)
-            .iter()
-            .map(|byte| f32::from(byte % 17) - 8.0)
-            .collect()
+        noise(count, seed).iter().map(|byte| f32::from(byte % 17) - 8.0).collect()
     };
     let (a, b, c) = (whole(2 * m * k, 3), whole(2 * k * n, 4), whole(m * n, 5));
     let found = product::<C, A, B>([m, k, n], [&a, &b], &c);
@@ -179,24 +159,13 @@ fn check_product<const C: usize, const A: usize, const B: usize>([m, k, n]: [usi
             let b = b[j / 2 * 2 * n + 2 * column + j % 2];
             sum + f64::from(a[row * 2 * k + j]) * f64::from(b)
         });
-        assert_eq!(
-            f64::from(found),
-            expected,
-            "{m} x {k} x {n} at {row}, {column}"
-        );
+        assert_eq!(f64::from(found), expected, "{m} x {k} x {n} at {row}, {column}");
     }
 }
 
 #[test]
 fn full_and_partial_products_are_exact() {
-    for shape in [
-        [16, 16, 16],
-        [3, 5, 7],
-        [1, 1, 1],
-        [16, 1, 16],
-        [1, 16, 2],
-        [13, 16, 16],
-    ] {
+    for shape in [[16, 16, 16], [3, 5, 7], [1, 1, 1], [16, 1, 16], [1, 16, 2], [13, 16, 16]] {
         check_product::<0, 1, 2>(shape);
     }
 }
@@ -219,10 +188,7 @@ fn subnormal_numbers_are_zero() {
     assert_eq!(product(4.0, -SUBNORMAL, 0.0), 0.0);
     assert_eq!(product(0.0, 0.0, SUBNORMAL), 0.0);
     assert_eq!(product(f32::MIN_POSITIVE, 0.5, 0.0), 0.0);
-    assert_eq!(
-        product(f32::MIN_POSITIVE, 0.5, f32::MIN_POSITIVE),
-        f32::MIN_POSITIVE
-    );
+    assert_eq!(product(f32::MIN_POSITIVE, 0.5, f32::MIN_POSITIVE), f32::MIN_POSITIVE);
     assert_eq!(product(f32::MIN_POSITIVE, 1.0, 0.0), f32::MIN_POSITIVE);
 }
 
@@ -291,10 +257,8 @@ fn every_form_of_address_works() {
 
 #[test]
 fn every_form_of_address_of_a_configuration_works() {
-    static CONFIGS: [TileConfig; 2] = [
-        TileConfig::new().with(0, 1, 8),
-        TileConfig::new().with(0, 1, 12),
-    ];
+    static CONFIGS: [TileConfig; 2] =
+        [TileConfig::new().with(0, 1, 8), TileConfig::new().with(0, 1, 12)];
     let _tiles = configure(&full());
     let check = |row_bytes: usize| {
         let mut target = [1_u8; 1024];
@@ -320,19 +284,11 @@ fn every_form_of_address_of_a_configuration_works() {
 
 #[test]
 fn shapes_that_would_fault_cannot_be_made() {
-    for (tile, rows, row_bytes) in [
-        (8, 1, 4),
-        (0, 0, 4),
-        (0, 17, 4),
-        (0, 1, 0),
-        (0, 1, 68),
-        (0, 1, 6),
-    ] {
+    for (tile, rows, row_bytes) in
+        [(8, 1, 4), (0, 0, 4), (0, 17, 4), (0, 1, 0), (0, 1, 68), (0, 1, 6)]
+    {
         let made = std::panic::catch_unwind(|| TileConfig::new().with(tile, rows, row_bytes));
-        assert!(
-            made.is_err(),
-            "{rows} rows of {row_bytes} bytes in tile {tile}"
-        );
+        assert!(made.is_err(), "{rows} rows of {row_bytes} bytes in tile {tile}");
     }
 }
 
@@ -355,13 +311,7 @@ fn illegal_instructions_kill() {
             .unwrap()
     };
     assert!(run("nothing").success());
-    for cause in [
-        "ud2",
-        "no configuration",
-        "release",
-        "no shape",
-        "shapes that do not fit",
-    ] {
+    for cause in ["ud2", "no configuration", "release", "no shape", "shapes that do not fit"] {
         assert_eq!(run(cause).signal(), Some(libc::SIGILL), "{cause}");
     }
 }

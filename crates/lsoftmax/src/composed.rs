@@ -117,7 +117,8 @@ fn psi(cos: Tensor<2>, margin: Margin) -> Tensor<2> {
             let value = angle.clone().cos() * sign(k.clone()) - k.mul_scalar(2.0);
             let floor = sine_floor(&constant);
             let sine = theta.sin();
-            let at_zero = sine.clone().lower_scalar(floor).bool_and(constant.clone().greater_scalar(0.0));
+            let at_zero =
+                sine.clone().lower_scalar(floor).bool_and(constant.clone().greater_scalar(0.0));
             let slope = angle.sin().abs().mul_scalar(m) / sine.clamp_min(floor);
             let slope = slope.mask_fill(at_zero, m * m);
             value + slope * (cos - constant)

@@ -34,7 +34,9 @@ pub enum HeadError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A feature is NaN or infinite.
-    #[error("feature {index} of sample {sample} is {value}: the network before the head has diverged, or its input was not finite")]
+    #[error(
+        "feature {index} of sample {sample} is {value}: the network before the head has diverged, or its input was not finite"
+    )]
     Feature {
         /// The first such sample.
         sample: usize,
@@ -44,7 +46,9 @@ pub enum HeadError {
         value: f64,
     },
     /// A weight is NaN or infinite.
-    #[error("weight {index} of class {class} is {value}: the last update was not finite; lower the learning rate or raise λ")]
+    #[error(
+        "weight {index} of class {class} is {value}: the last update was not finite; lower the learning rate or raise λ"
+    )]
     Weight {
         /// The first such class.
         class: usize,
@@ -54,7 +58,9 @@ pub enum HeadError {
         value: f64,
     },
     /// A bias is NaN or infinite.
-    #[error("the bias of class {class} is {value}: the last update was not finite; lower the learning rate or raise λ")]
+    #[error(
+        "the bias of class {class} is {value}: the last update was not finite; lower the learning rate or raise λ"
+    )]
     Bias {
         /// The first such class.
         class: usize,
@@ -62,7 +68,9 @@ pub enum HeadError {
         value: f64,
     },
     /// The loss of a sample is NaN or infinite though its inputs are finite.
-    #[error("the loss of sample {sample} is {value} although features and weights are finite: with |x| = {feature_norm:e} and |W| = {weight_norm:e} its logits leave the range of the number format; rescale the features")]
+    #[error(
+        "the loss of sample {sample} is {value} although features and weights are finite: with |x| = {feature_norm:e} and |W| = {weight_norm:e} its logits leave the range of the number format; rescale the features"
+    )]
     Loss {
         /// The first such sample.
         sample: usize,

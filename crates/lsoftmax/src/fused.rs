@@ -15,7 +15,7 @@ use burn_autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy
 use burn_autodiff::grads::Gradients as GradientStore;
 use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use lsoftmax_kernels::head::{self, Forward, Geometry, Problem, ShapeError, Wanted};
-use lsoftmax_kernels::{Engine, Precision};
+use lsoftmax_kernels::{Buffer, Engine, Precision};
 
 use crate::error::first_not_finite;
 use crate::label::LabelTerm;
@@ -36,7 +36,7 @@ pub(crate) struct Pass {
     terms: Vec<LabelTerm>,
     /// The log-sum-exp over all classes, the label's logit with its margin.
     lse: Vec<f64>,
-    losses: Vec<f32>,
+    losses: Buffer,
 }
 
 /// The head's operation, for the backends that have it.
@@ -60,9 +60,7 @@ pub(crate) trait HeadOps: Backend {
 
 /// Whether [`losses`] can take these tensors: f32 on the CPU backend.
 pub(crate) fn serves(features: &Tensor<2>, weight: &Tensor<2>) -> bool {
-    let flex = |tensor: &Tensor<2>| {
-        tensor.dtype() == DType::F32 && inner(tensor.clone()).is_some()
-    };
+    let flex = |tensor: &Tensor<2>| tensor.dtype() == DType::F32 && inner(tensor.clone()).is_some();
     flex(features) && flex(weight)
 }
 
@@ -150,9 +148,9 @@ impl Pass {
         let forward = head::forward(engine, &problem, tracked);
 
         let samples = labels.len();
-        let (mut terms, mut lse, mut losses) =
-            (Vec::with_capacity(samples), Vec::with_capacity(samples), Vec::with_capacity(samples));
-        for (sample, label) in forward.samples.iter().zip(&labels) {
+        let (mut terms, mut lse) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
+        let mut losses = Buffer::new(samples);
+        for ((sample, label), out) in forward.samples.iter().zip(&labels).zip(&mut *losses) {
             let term = LabelTerm::new(margin, lambda, &sample.geometry);
             let logit = if margin.is_one() {
                 f64::from(sample.plain)
@@ -164,7 +162,7 @@ impl Pass {
             let loss = gap.max(0.0) + (-gap.abs()).exp().ln_1p();
             terms.push(term);
             lse.push(logit + loss);
-            losses.push(loss as f32);
+            *out = loss as f32;
         }
         let pass = Self { features, weight, bias, labels, classes, forward, terms, lse, losses };
         pass.check()?;
@@ -235,8 +233,8 @@ impl Pass {
     }
 }
 
-fn tensor(values: Vec<f32>, shape: impl Into<burn::tensor::Shape>) -> FlexTensor {
-    let data = TensorData::new(values, shape.into());
+fn tensor(values: Buffer, shape: impl Into<burn::tensor::Shape>) -> FlexTensor {
+    let data = TensorData::from_bytes(values.into_bytes(), shape.into(), DType::F32);
     Flex::float_from_data(data, &DeviceOf::<Flex>::default())
 }
 
@@ -305,8 +303,7 @@ impl<const N: usize> Backward<Flex, N> for HeadBackward {
         _checkpointer: &mut Checkpointer,
     ) {
         let upstream = grads.consume::<Flex>(&ops.node);
-        let upstream =
-            if upstream.is_contiguous() { upstream } else { upstream.to_contiguous() };
+        let upstream = if upstream.is_contiguous() { upstream } else { upstream.to_contiguous() };
         let parents: Vec<_> = ops.parents.into_iter().collect();
         let wanted = |parent: usize| parents.get(parent).is_some_and(Option::is_some);
         let wanted = Wanted { features: wanted(0), weights: wanted(1), bias: wanted(2) };
@@ -314,7 +311,8 @@ impl<const N: usize> Backward<Flex, N> for HeadBackward {
         let pass = ops.state;
         let found = pass.backward(slice(&upstream), wanted);
         let shape = |tensor: &FlexTensor| tensor.layout().shape().clone();
-        let shapes = [Some(shape(&pass.features)), Some(shape(&pass.weight)), pass.bias.as_ref().map(shape)];
+        let shapes =
+            [Some(shape(&pass.features)), Some(shape(&pass.weight)), pass.bias.as_ref().map(shape)];
         let gradients = [found.features, found.weights, found.bias];
         for ((parent, gradient), shape) in parents.into_iter().zip(gradients).zip(shapes) {
             if let (Some(node), Some(shape)) = (parent, shape) {

@@ -7,8 +7,8 @@
 use super::label::{LabelGradient, combine};
 use super::tiles::{ByLabel, Plan, mask_labels, pack_features, pack_samples, tile_logits};
 use super::{Forward, Problem};
+use crate::buffer::Buffer;
 use crate::kernel::{Extent, Kernel, Left, Word, product, right_len};
-use crate::memory::{Part, Unfilled};
 use crate::path::with_kernel;
 use crate::softmax::{probabilities, row_sums};
 
@@ -27,11 +27,11 @@ pub struct Wanted {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gradients {
     /// ∂L/∂x.
-    pub features: Vec<f32>,
+    pub features: Buffer,
     /// ∂L/∂W.
-    pub weights: Vec<f32>,
+    pub weights: Buffer,
     /// ∂L/∂b.
-    pub bias: Vec<f32>,
+    pub bias: Buffer,
 }
 
 /// Runs the backward pass.
@@ -56,8 +56,8 @@ pub fn backward(
 
 struct Task<'a, W> {
     tile: usize,
-    weights: Part<'a>,
-    bias: Part<'a>,
+    weights: &'a mut [f32],
+    bias: &'a mut [f32],
     kept: &'a mut Kept<W>,
 }
 
@@ -133,20 +133,21 @@ struct Pass<'a, K: Kernel> {
 impl<K: Kernel> Pass<'_, K> {
     fn run(&self) -> Gradients {
         let (plan, depth, wanted) = (&self.plan, self.problem.depth, self.wanted);
-        let unfilled = |wanted: bool, len| Unfilled::new(if wanted { len } else { 0 });
-        let mut weights = unfilled(wanted.weights, self.problem.weights.len());
-        let mut bias = unfilled(wanted.bias, plan.classes);
-        let mut features = if wanted.features { self.start_features() } else { Vec::new() };
+        let buffer = |wanted: bool, len| Buffer::new(if wanted { len } else { 0 });
+        let mut features = buffer(wanted.features, self.problem.features.len());
+        let mut weights = buffer(wanted.weights, self.problem.weights.len());
+        let mut bias = buffer(wanted.bias, plan.classes);
+        self.start_features(&mut features);
 
         let mut kept: Vec<Kept<K::Word>> = Vec::new();
         kept.resize_with(plan.block.min(plan.tiles()), Kept::default);
-        let (mut weights_parts, mut bias_parts) = (weights.parts(), bias.parts());
+        let (mut weights_left, mut bias_left) = (&mut weights[..], &mut bias[..]);
         for block in plan.blocks() {
             let mut tasks = Vec::with_capacity(block.len());
             for (tile, kept) in block.clone().zip(&mut kept) {
                 let classes = plan.class_range(tile).len();
-                let weights = weights_parts.take(classes * depth);
-                let bias = bias_parts.take(classes);
+                let weights = weights_left.split_off_mut(..classes * depth).unwrap_or_default();
+                let bias = bias_left.split_off_mut(..classes).unwrap_or_default();
                 tasks.push(Task { tile, weights, bias, kept });
             }
             plan.each(tasks, Scratch::default, |scratch, task| self.tile(scratch, task));
@@ -154,15 +155,12 @@ impl<K: Kernel> Pass<'_, K> {
                 self.add_to_features(&mut features, &kept[..block.len()]);
             }
         }
-        // SAFETY: the tiles cover all classes, and each has filled its parts.
-        let (weights, bias) = unsafe { (weights.assume_filled(), bias.assume_filled()) };
         Gradients { features, weights, bias }
     }
 
     /// One tile: its softmax, its weights' and bias's gradient, and what the features' needs.
     fn tile(&self, scratch: &mut Scratch<K::Word>, task: Task<'_, K::Word>) {
         let Task { tile, weights, bias, kept } = task;
-        let (weights, bias) = (weights.zeroed(), bias.zeroed());
         let (kernel, problem, width) = (self.kernel, self.problem, self.plan.width);
         let Scratch { words, logits, softmax } = scratch;
         let classes = self.plan.class_range(tile);
@@ -170,7 +168,15 @@ impl<K: Kernel> Pass<'_, K> {
         let stashed = self.plan.stash_range(tile).and_then(|range| self.stash.get(range));
         let logits = stashed.unwrap_or_else(|| {
             logits.resize(classes.len() * width, 0.0);
-            tile_logits(kernel, problem, classes.clone(), &self.samples_right, words, logits, width);
+            tile_logits(
+                kernel,
+                problem,
+                classes.clone(),
+                &self.samples_right,
+                words,
+                logits,
+                width,
+            );
             mask_labels(problem, &self.plan, &self.by_label, tile, logits);
             logits
         });
@@ -227,23 +233,24 @@ impl<K: Kernel> Pass<'_, K> {
     }
 
     /// The labels' own terms of the features' gradient, to which the blocks then add.
-    fn start_features(&self) -> Vec<f32> {
+    fn start_features(&self, features: &mut [f32]) {
         const CHUNK: usize = 16;
         let depth = self.problem.depth;
-        let mut features = Unfilled::new(self.problem.features.len());
-        let tasks: Vec<_> = features.parts().chunks(CHUNK * depth).enumerate().collect();
-        self.plan.each(tasks, || (), |(), (chunk, features)| {
-            for (offset, out) in features.zeroed().chunks_exact_mut(depth).enumerate() {
-                let sample = chunk * CHUNK + offset;
-                let label = &self.labels[sample];
-                let class = self.problem.labels[sample] as usize;
-                let own = (label.logit * label.along_feature, self.problem.feature(sample));
-                let other = (label.logit * label.across, self.problem.weight(class));
-                combine(self.kernel, out, own, other, false);
-            }
-        });
-        // SAFETY: the chunks cover the buffer, and each task has filled its own.
-        unsafe { features.assume_filled() }
+        let tasks: Vec<_> = features.chunks_mut(CHUNK * depth).enumerate().collect();
+        self.plan.each(
+            tasks,
+            || (),
+            |(), (chunk, features)| {
+                for (offset, out) in features.chunks_exact_mut(depth).enumerate() {
+                    let sample = chunk * CHUNK + offset;
+                    let label = &self.labels[sample];
+                    let class = self.problem.labels[sample] as usize;
+                    let own = (label.logit * label.along_feature, self.problem.feature(sample));
+                    let other = (label.logit * label.across, self.problem.weight(class));
+                    combine(self.kernel, out, own, other, false);
+                }
+            },
+        );
     }
 
     fn add_to_features(&self, features: &mut [f32], block: &[Kept<K::Word>]) {
@@ -252,15 +259,19 @@ impl<K: Kernel> Pass<'_, K> {
         let chunks = samples.div_ceil(2 * K::ROWS);
         let rows = samples.div_ceil(chunks);
         let tasks: Vec<_> = features.chunks_mut(rows * depth).enumerate().collect();
-        self.plan.each(tasks, || (), |(), (chunk, features)| {
-            for tile in block {
-                let (row_step, depth_step) = tile.steps;
-                let words = &tile.columns[chunk * rows * row_step..];
-                let extent =
-                    Extent { rows: features.len() / depth, cols: depth, depth: tile.depth };
-                let left = Left { words, row_step, depth_step };
-                product(self.kernel, left, &tile.right, extent, features, depth, true);
-            }
-        });
+        self.plan.each(
+            tasks,
+            || (),
+            |(), (chunk, features)| {
+                for tile in block {
+                    let (row_step, depth_step) = tile.steps;
+                    let words = &tile.columns[chunk * rows * row_step..];
+                    let extent =
+                        Extent { rows: features.len() / depth, cols: depth, depth: tile.depth };
+                    let left = Left { words, row_step, depth_step };
+                    product(self.kernel, left, &tile.right, extent, features, depth, true);
+                }
+            },
+        );
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::Problem;
 use super::label::{Geometry, geometry};
 use super::tiles::{ByLabel, Plan, mask_labels, pack_samples, tile_logits};
+use crate::buffer::Buffer;
 use crate::kernel::Kernel;
-use crate::memory::{Part, Unfilled};
 use crate::path::{Engine, with_kernel};
 use crate::softmax::{max_and_sum, merge, sum_of_squares};
 
@@ -34,7 +34,7 @@ pub struct Forward {
     pub weight_norms: (f32, f32),
     pub(super) engine: Engine,
     /// Logits of the first classes, the label's own replaced by −∞.
-    pub(super) stash: Vec<f32>,
+    pub(super) stash: Buffer,
 }
 
 impl Forward {
@@ -59,7 +59,7 @@ struct Task<'a> {
     max: &'a mut [f32],
     sum: &'a mut [f32],
     norms: &'a mut (f32, f32),
-    stash: Option<Part<'a>>,
+    stash: Option<&'a mut [f32]>,
 }
 
 /// Runs the forward pass. `keep` says whether a backward pass will follow.
@@ -72,8 +72,8 @@ fn run<K: Kernel>(kernel: K, engine: Engine, problem: &Problem<'_>, keep: bool) 
     let by_label = ByLabel::new(problem.labels, &plan);
     let samples_right = pack_samples(kernel, problem, &plan);
     let width = plan.width;
-    let mut stash = Unfilled::new(if keep { plan.stashed * width } else { 0 });
-    let mut stash_parts = stash.parts();
+    let mut stash = Buffer::new(if keep { plan.stashed * width } else { 0 });
+    let mut stash_left = &mut stash[..];
     let mut labels = vec![LabelLogit::default(); problem.samples()];
     let mut labels_left = labels.as_mut_slice();
     let mut running = Running::new(problem, &plan);
@@ -87,8 +87,10 @@ fn run<K: Kernel>(kernel: K, engine: Engine, problem: &Problem<'_>, keep: bool) 
         for (tile, (part, norms)) in block.clone().zip(parts) {
             let (max, sum) = part.split_at_mut(width);
             let own = labels_left.split_off_mut(..by_label.of_tile(tile).len());
-            let stash = plan.stash_range(tile).filter(|_| keep);
-            let stash = stash.map(|range| stash_parts.take(range.len()));
+            let stash = plan
+                .stash_range(tile)
+                .filter(|_| keep)
+                .and_then(|range| stash_left.split_off_mut(..range.len()));
             tasks.push(Task { tile, labels: own.unwrap_or_default(), max, sum, norms, stash });
         }
         plan.each(tasks, Scratch::default, |scratch, task| {
@@ -110,8 +112,6 @@ fn run<K: Kernel>(kernel: K, engine: Engine, problem: &Problem<'_>, keep: bool) 
         sample.others_max = before.max(after);
         sample.correct = before < label.plain && after <= label.plain;
     }
-    // SAFETY: the stash is as long as the stashed tiles together, and each has filled its part.
-    let stash = unsafe { stash.assume_filled() };
     Forward { samples, weight_norms: norms, engine, stash }
 }
 
@@ -133,7 +133,7 @@ fn forward_tile<K: Kernel>(
     let (classes, width) = (plan.class_range(task.tile), plan.width);
     let Scratch { words, logits } = scratch;
     let logits = match task.stash {
-        Some(stash) => stash.zeroed(),
+        Some(stash) => stash,
         None => {
             logits.resize(plan.tile * width, 0.0);
             &mut logits[..classes.len() * width]
@@ -230,14 +230,18 @@ fn geometries<K: Kernel>(
     };
     let mut samples = vec![empty; problem.samples()];
     let tasks: Vec<_> = samples.chunks_mut(CHUNK).enumerate().collect();
-    plan.each(tasks, || (), |(), (chunk, samples)| {
-        for (offset, out) in samples.iter_mut().enumerate() {
-            let sample = chunk * CHUNK + offset;
-            let weight = problem.weight(problem.labels[sample] as usize);
-            out.geometry = geometry(kernel, problem.feature(sample), weight);
-            out.others_lse = running.others_lse(sample);
-        }
-    });
+    plan.each(
+        tasks,
+        || (),
+        |(), (chunk, samples)| {
+            for (offset, out) in samples.iter_mut().enumerate() {
+                let sample = chunk * CHUNK + offset;
+                let weight = problem.weight(problem.labels[sample] as usize);
+                out.geometry = geometry(kernel, problem.feature(sample), weight);
+                out.others_lse = running.others_lse(sample);
+            }
+        },
+    );
     samples
 }
 

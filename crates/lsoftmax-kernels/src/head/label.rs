@@ -5,7 +5,7 @@
 
 use crate::kernel::Kernel;
 
-const LANES: usize = 8;
+const LANES: usize = 16;
 
 /// A sample against the weights of its class.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,27 +35,28 @@ pub struct LabelGradient {
 pub(super) fn geometry<K: Kernel>(kernel: K, feature: &[f32], weight: &[f32]) -> Geometry {
     kernel.vectorize(
         #[inline(always)]
-        || {
-            let mut sums = [[0.0f64; LANES]; 3];
-            let mut add = |lane: usize, x: f32, w: f32| {
-                let (x, w) = (f64::from(x), f64::from(w));
-                sums[0][lane] += x * w;
-                sums[1][lane] += x * x;
-                sums[2][lane] += w * w;
-            };
-            let whole = feature.len() / LANES * LANES;
-            for (x, w) in feature.chunks_exact(LANES).zip(weight.chunks_exact(LANES)) {
-                for lane in 0..LANES {
-                    add(lane, x[lane], w[lane]);
-                }
-            }
-            for (lane, (x, w)) in feature[whole..].iter().zip(&weight[whole..]).enumerate() {
-                add(lane, *x, *w);
-            }
-            let [dot, xx, ww] = sums.map(|lanes| lanes.iter().sum::<f64>());
-            Geometry { dot, feature_norm: xx.sqrt(), weight_norm: ww.sqrt() }
+        || Geometry {
+            dot: dot(feature, weight),
+            feature_norm: dot(feature, feature).sqrt(),
+            weight_norm: dot(weight, weight).sqrt(),
         },
     )
+}
+
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    let mut sums = [0.0f64; LANES];
+    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let rest = a.remainder().iter().zip(b.remainder());
+    for (sum, (a, b)) in sums.iter_mut().zip(rest) {
+        *sum = f64::from(*a) * f64::from(*b);
+    }
+    for (a, b) in a.zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += f64::from(a[lane]) * f64::from(b[lane]);
+        }
+    }
+    sums.iter().sum()
 }
 
 /// `out = a · own + b · other`, or `out += …`, each element in f64.
@@ -70,9 +71,15 @@ pub(super) fn combine<K: Kernel>(
     kernel.vectorize(
         #[inline(always)]
         || {
-            for ((o, own), other) in out.iter_mut().zip(own).zip(other) {
-                let term = a * f64::from(*own) + b * f64::from(*other);
-                *o = if add { (f64::from(*o) + term) as f32 } else { term as f32 };
+            let (own, other) = (&own[..out.len()], &other[..out.len()]);
+            if add {
+                for ((o, own), other) in out.iter_mut().zip(own).zip(other) {
+                    *o += (a * f64::from(*own) + b * f64::from(*other)) as f32;
+                }
+            } else {
+                for ((o, own), other) in out.iter_mut().zip(own).zip(other) {
+                    *o = (a * f64::from(*own) + b * f64::from(*other)) as f32;
+                }
             }
         },
     );

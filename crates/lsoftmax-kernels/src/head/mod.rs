@@ -22,7 +22,9 @@ pub const STASH_BYTES: usize = 24 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// No samples, no classes or no features.
-    #[error("the head needs at least one sample, feature and class, but got {samples} x {features} features and {classes} classes")]
+    #[error(
+        "the head needs at least one sample, feature and class, but got {samples} x {features} features and {classes} classes"
+    )]
     Empty {
         /// Rows of the features.
         samples: usize,

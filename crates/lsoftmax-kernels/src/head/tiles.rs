@@ -67,7 +67,8 @@ impl Plan {
     /// Where a tile's logits are kept, if they are.
     pub fn stash_range(&self, tile: usize) -> Option<Range<usize>> {
         let classes = self.class_range(tile);
-        (classes.end <= self.stashed).then_some(classes.start * self.width..classes.end * self.width)
+        (classes.end <= self.stashed)
+            .then_some(classes.start * self.width..classes.end * self.width)
     }
 
     /// Runs `f` on every task, in parallel where that is worth it.
@@ -137,7 +138,9 @@ impl ByLabel {
         let mut order: Vec<u32> = (0..labels.len() as u32).collect();
         order.sort_by_key(|sample| labels[*sample as usize]);
         let starts = (0..=plan.tiles())
-            .map(|tile| order.partition_point(|s| (labels[*s as usize] as usize) < tile * plan.tile))
+            .map(|tile| {
+                order.partition_point(|s| (labels[*s as usize] as usize) < tile * plan.tile)
+            })
             .collect();
         Self { order, starts }
     }

@@ -194,10 +194,7 @@ thread_local! {
 }
 
 impl Machine {
-    const RELEASED: Self = Self {
-        shapes: [(0, 0); 8],
-        tiles: [[[0; 64]; 16]; 8],
-    };
+    const RELEASED: Self = Self { shapes: [(0, 0); 8], tiles: [[[0; 64]; 16]; 8] };
 
     /// Executes an instruction, unless that would fault.
     fn execute(&mut self, instruction: &Instruction) -> Option<()> {
@@ -238,29 +235,21 @@ impl Machine {
         }
         for (tile, shape) in self.shapes.iter_mut().enumerate() {
             let rows = usize::from(config[48 + tile]);
-            let row_bytes = usize::from(u16::from_le_bytes([
-                config[16 + 2 * tile],
-                config[17 + 2 * tile],
-            ]));
+            let row_bytes =
+                usize::from(u16::from_le_bytes([config[16 + 2 * tile], config[17 + 2 * tile]]));
             if rows > 16 || row_bytes > 64 || (rows == 0) != (row_bytes == 0) {
                 return None;
             }
             *shape = (rows, row_bytes);
         }
-        let mut others = config[1..16]
-            .iter()
-            .chain(&config[32..48])
-            .chain(&config[56..]);
+        let mut others = config[1..16].iter().chain(&config[32..48]).chain(&config[56..]);
         (palette == 1 && others.all(|byte| *byte == 0)).then_some(())
     }
 
     fn load(&mut self, tile: usize, start: u64, stride: u64) -> Option<()> {
         let (rows, row_bytes) = self.shape(tile)?;
         self.tiles[tile] = [[0; 64]; 16];
-        for (row, address) in self.tiles[tile][..rows]
-            .iter_mut()
-            .zip(addresses(start, stride))
-        {
+        for (row, address) in self.tiles[tile][..rows].iter_mut().zip(addresses(start, stride)) {
             let source = ptr::with_exposed_provenance(address);
             // SAFETY: the interrupted instruction reads this memory, so the program vouches for it.
             unsafe { ptr::copy_nonoverlapping(source, row.as_mut_ptr(), row_bytes) };
@@ -270,10 +259,7 @@ impl Machine {
 
     fn store(&self, tile: usize, start: u64, stride: u64) -> Option<()> {
         let (rows, row_bytes) = self.shape(tile)?;
-        for (row, address) in self.tiles[tile][..rows]
-            .iter()
-            .zip(addresses(start, stride))
-        {
+        for (row, address) in self.tiles[tile][..rows].iter().zip(addresses(start, stride)) {
             let target = ptr::with_exposed_provenance_mut(address);
             // SAFETY: the interrupted instruction writes this memory, so the program vouches for it.
             unsafe { ptr::copy_nonoverlapping(row.as_ptr(), target, row_bytes) };
@@ -326,18 +312,10 @@ fn fused(a: f32, b: f32, c: f32) -> f32 {
     /// What an f32 with an unbounded exponent would round to less than the smallest normal number.
     const TINY: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / (1 << 25) as f64);
     let flush = |x: f32| {
-        if x.is_subnormal() {
-            0_f32.copysign(x)
-        } else {
-            x
-        }
+        if x.is_subnormal() { 0_f32.copysign(x) } else { x }
     };
     let [a, b, c] = [a, b, c].map(flush);
     // The product is exact, and so is a sum this small.
     let sum = f64::from(a) * f64::from(b) + f64::from(c);
-    if sum != 0.0 && sum.abs() < TINY {
-        0_f32.copysign(sum as f32)
-    } else {
-        a.mul_add(b, c)
-    }
+    if sum != 0.0 && sum.abs() < TINY { 0_f32.copysign(sum as f32) } else { a.mul_add(b, c) }
 }
