@@ -179,7 +179,7 @@ fn best() -> Path {
 /// Calls `$run(kernel, …)` with the kernel of `$engine`.
 macro_rules! with_kernel {
     ($engine:expr, $run:ident ( $($argument:expr),* $(,)? )) => {{
-        use $crate::kernel::{Exact, Rounded};
+        use $crate::f32_words::{Exact, Rounded};
         use $crate::path::{Path, Precision};
         let engine: $crate::path::Engine = $engine;
         #[cfg(target_arch = "x86_64")]
