@@ -3,7 +3,9 @@
 //! | | |
 //! |---|---|
 //! | [`loss`] | the loss, and its gradients, of arrays in files |
+//! | [`demo`] | the paper's closed form, found by the head itself |
 //! | [`arrays`] | numpy's `.npy` files, read with distrust and written whole |
 
 pub mod arrays;
+pub mod demo;
 pub mod loss;
