@@ -36,10 +36,10 @@ pub fn run(arguments: HeadArguments) -> anyhow::Result<String> {
 }
 
 fn text(timing: &HeadTiming) -> String {
-    let HeadTiming { samples, features, classes, margin, lambda, kernel, threads, .. } = timing;
+    let HeadTiming { samples, features, classes, margin, lambda, precision, kernel, threads, .. } =
+        timing;
     let bias = if timing.bias { ", bias" } else { "" };
     let threads = if *threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
-    let precision = format!("{:?}", timing.precision).to_lowercase();
     format!(
         "head {samples} x {features} -> {classes}: m = {margin}, λ = {lambda}{bias}, \
          {precision} on {kernel}, {threads}\n\
