@@ -124,6 +124,6 @@ pub(crate) fn sum_of_squares(values: &[f32]) -> f32 {
 
 /// −∞ stands for "no class yet"; subtracting it would give a NaN.
 #[inline(always)]
-fn finite_or_zero(max: f32) -> f32 {
+pub(crate) fn finite_or_zero(max: f32) -> f32 {
     if max == f32::NEG_INFINITY { 0.0 } else { max }
 }

@@ -6,6 +6,7 @@ use burn::tensor::{Bool, Int, Tensor};
 use lsoftmax_kernels::head::{Geometry, ShapeError};
 
 use crate::error::first_not_finite;
+use crate::lambda::shares;
 use crate::report::{Report, Seen};
 use crate::{HeadError, Margin};
 
@@ -76,7 +77,9 @@ fn label_logit(features: Tensor<2>, own: Tensor<2>, margin: Margin, lambda: f64)
     let cos = (dot.clone() / (x_norm.clone() * w_norm.clone())).clamp(-1.0, 1.0);
     let psi = psi(cos, margin);
 
-    let mixed = (x_norm * w_norm * psi + dot.mul_scalar(lambda)).div_scalar(1.0 + lambda);
+    // Not `div_scalar`, whose derivative Burn computes in f32 whatever the tensors are.
+    let (plain_share, margin_share) = shares(lambda);
+    let mixed = (x_norm * w_norm * psi).mul_scalar(margin_share) + dot.mul_scalar(plain_share);
     // Without an angle the logit is W·x = 0, with the derivatives of plain softmax.
     (mixed * x_scale * w_scale).mask_where(undefined, plain)
 }

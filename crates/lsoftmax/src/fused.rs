@@ -157,12 +157,13 @@ impl Pass {
             } else {
                 term.logit + bias_slice.map_or(0.0, |bias| f64::from(bias[*label as usize]))
             };
-            // ln(e^logit + e^others) − logit, without overflow.
+            // ln(e^logit + e^others) and that minus the logit, without overflow. The first is not
+            // the second plus the logit: beside a huge logit the sum would be lost to rounding.
             let gap = sample.others_lse - logit;
-            let loss = gap.max(0.0) + (-gap.abs()).exp().ln_1p();
+            let tail = (-gap.abs()).exp().ln_1p();
             terms.push(term);
-            lse.push(logit + loss);
-            *out = loss as f32;
+            lse.push(sample.others_lse.max(logit) + tail);
+            *out = (gap.max(0.0) + tail) as f32;
         }
         let pass = Self { features, weight, bias, labels, classes, forward, terms, lse, losses };
         pass.check()?;

@@ -2,6 +2,7 @@
 
 use burn::config::Config;
 use burn::module::Module;
+use burn::tensor::activation::relu;
 use burn::tensor::{Int, Tensor};
 
 /// Which norm of the violations is summed.
@@ -68,7 +69,8 @@ impl HingeLoss {
         let [samples, classes] = scores.dims();
         let signs = labels.one_hot_fill::<2>(classes, 1.0, -1.0, 1);
         let signs = signs.float().cast(scores.dtype());
-        let violation = (scores * signs).neg().add_scalar(1.0).clamp_min(0.0);
+        // Not `clamp_min`: a score right on the margin is pushed no further, as in Caffe.
+        let violation = relu((scores * signs).neg().add_scalar(1.0));
         let violation = match self.norm {
             HingeNorm::L1 => violation,
             HingeNorm::L2 => violation.square(),

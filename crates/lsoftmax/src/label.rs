@@ -2,6 +2,7 @@
 
 use lsoftmax_kernels::head::{Geometry, LabelGradient};
 
+use crate::lambda::shares;
 use crate::{Margin, margin::Psi};
 
 /// The label's logit before the bias, and its derivatives.
@@ -36,16 +37,16 @@ impl LabelTerm {
         if margin.is_one() || !defined {
             return Self { logit: dot, cos, psi, gradient: plain };
         }
-        let g = 1.0 + lambda;
-        let along = (psi.value - cos * psi.slope) / g;
+        let (plain_share, margin_share) = shares(lambda);
+        let along = (psi.value - cos * psi.slope) * margin_share;
         Self {
-            logit: (lambda * dot + norm * psi.value) / g,
+            logit: dot * plain_share + norm * psi.value * margin_share,
             cos,
             psi,
             gradient: LabelGradient {
                 along_feature: along * weight_norm / feature_norm,
                 along_weight: along * feature_norm / weight_norm,
-                across: (psi.slope + lambda) / g,
+                across: psi.slope * margin_share + plain_share,
                 ..plain
             },
         }

@@ -80,6 +80,12 @@ pub(crate) fn checked(lambda: f64) -> Result<f64, LambdaError> {
     if lambda.is_finite() && lambda >= 0.0 { Ok(lambda) } else { Err(LambdaError::Value(lambda)) }
 }
 
+/// The shares of the plain and of the margin's term, λ/(1+λ) and 1/(1+λ): neither a large λ nor
+/// what it multiplies can overflow.
+pub(crate) fn shares(lambda: f64) -> (f64, f64) {
+    (lambda / (1.0 + lambda), 1.0 / (1.0 + lambda))
+}
+
 impl LambdaSchedule {
     /// The same λ always.
     ///

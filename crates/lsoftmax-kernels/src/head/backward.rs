@@ -10,7 +10,7 @@ use super::{Forward, Problem};
 use crate::buffer::Buffer;
 use crate::kernel::{Extent, Kernel, Left, Word, product, right_len};
 use crate::path::with_kernel;
-use crate::softmax::{probabilities, row_sums};
+use crate::softmax::{finite_or_zero, probabilities, row_sums};
 
 /// Which gradients are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,11 @@ fn run<K: Kernel>(
     wanted: Wanted,
 ) -> Gradients {
     let plan = Plan::new::<K>(problem);
+    // A probability is e^(z − max) · e^(max − lse). With lse for max it would be one factor less, but
+    // lse rounded to f32 is off by 2⁻²⁴ of itself, and p by as much for every unit.
+    let maxima = || forward.samples.iter().map(|sample| sample.others_max);
+    let rest = maxima().zip(lse).map(|(max, lse)| (f64::from(max) - lse).exp());
+    let scale = upstream.iter().zip(rest).map(|(upstream, rest)| (f64::from(*upstream) * rest) as f32);
     let pass = Pass {
         kernel,
         problem,
@@ -96,8 +101,8 @@ fn run<K: Kernel>(
         labels,
         wanted,
         // Columns past the last sample get a probability of zero.
-        shift: padded(lse.iter().map(|lse| *lse as f32), plan.width, f32::MAX),
-        scale: padded(upstream.iter().copied(), plan.width, 0.0),
+        shift: padded(maxima().map(finite_or_zero), plan.width, f32::MAX),
+        scale: padded(scale, plan.width, 0.0),
         samples_right: match forward.stash.len() < problem.classes * plan.width {
             true => pack_samples(kernel, problem, &plan),
             false => Vec::new(),
