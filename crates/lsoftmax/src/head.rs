@@ -234,8 +234,9 @@ impl LSoftmax {
 
     /// A plain linear layer with the same weights.
     pub fn to_linear(&self) -> Linear {
-        let bias = self.bias.as_ref().map(|bias| Param::from_tensor(bias.val()));
-        Linear { weight: Param::from_tensor(self.weight.val().transpose()), bias }
+        // Detached: the layer's parameters are its own, not nodes of this head's graph.
+        let bias = self.bias.as_ref().map(|bias| Param::from_tensor(bias.val().detach()));
+        Linear { weight: Param::from_tensor(self.weight.val().transpose().detach()), bias }
     }
 
     /// This head with the weights of a plain linear layer.
@@ -253,10 +254,9 @@ impl LSoftmax {
             let (expected, found) = (classes * features, layer_classes * features);
             return Err(ShapeError::Length { what, expected, found }.into());
         }
-        // A transposed view would be copied at every step; the copy is made once, here.
-        let weight = layer.weight.val().transpose();
-        self.weight = Param::from_data(weight.to_data(), &self.weight.device());
-        self.bias = layer.bias.as_ref().map(|bias| Param::from_tensor(bias.val()));
+        let device = self.weight.device();
+        self.weight = copied(layer.weight.val().transpose(), &device);
+        self.bias = layer.bias.as_ref().map(|bias| copied(bias.val(), &device));
         Ok(self)
     }
 
@@ -286,6 +286,12 @@ impl LSoftmax {
         let loss = losses.clone().mean();
         LSoftmaxOutput { loss, losses, details, margin: self.margin, lambda }
     }
+}
+
+/// A parameter with this value, laid out as it is read: a transposed view would be copied at every step.
+fn copied<const D: usize>(value: Tensor<D>, device: &Device) -> Param<Tensor<D>> {
+    let dtype = value.dtype();
+    Param::from_tensor(Tensor::from_data(value.into_data(), (device, dtype)))
 }
 
 impl LSoftmaxOutput {
