@@ -175,9 +175,9 @@ impl LSoftmax {
     /// - labels: `[samples]`, each from 0 to classes − 1
     ///
     /// # Errors
-    /// When shapes don't fit or λ is negative. On the CPU also when a label names no class, or a
-    /// feature, a weight or the loss is not finite; other devices, which would have to wait for the
-    /// values, leave that to [`LSoftmaxOutput::report`].
+    /// When shapes don't fit or λ is negative. On the CPU also when a label names no class and, fused,
+    /// when a feature, a weight or the loss is not finite; other devices, which would have to wait for
+    /// the values, leave that to [`LSoftmaxOutput::report`].
     pub fn forward(
         &self,
         features: Tensor<2>,
@@ -200,7 +200,7 @@ impl LSoftmax {
     /// the readable definition. It holds all samples-by-classes logits.
     ///
     /// # Errors
-    /// When shapes don't fit or λ is negative.
+    /// When shapes don't fit or λ is negative; on the CPU also when a label names no class.
     pub fn forward_composed(
         &self,
         features: Tensor<2>,
@@ -208,9 +208,12 @@ impl LSoftmax {
         lambda: f64,
     ) -> Result<LSoftmaxOutput, HeadError> {
         self.check(&features, &labels, lambda)?;
-        let bias = self.bias.as_ref().map(Param::val);
+        let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
+        if fused::on_cpu(&features) {
+            fused::checked_labels(labels.clone(), weight.dims()[0])?;
+        }
         let (losses, composed) =
-            composed::losses(features, self.weight.val(), bias, labels, self.margin, lambda);
+            composed::losses(features, weight, bias, labels, self.margin, lambda);
         Ok(self.output(losses, lambda, Details::Composed(Box::new(composed))))
     }
 
