@@ -1,1 +1,97 @@
-fn main() {}
+//! The `lsoftmax` program: arguments in, a call to the lab, a printed result out.
+
+mod arguments;
+mod bench;
+mod loss;
+
+use std::alloc::System;
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use clap::error::ErrorKind as UsageKind;
+use peakmem_alloc::{INSTRUMENTED_SYSTEM, PeakMemAlloc};
+
+use arguments::{Arguments, Bench, Command};
+
+/// Counts the heap for `bench`. It passes zeroed and resized allocations on as such; a counter that
+/// does not makes the steps of a large head slower than they are.
+#[global_allocator]
+static HEAP: &PeakMemAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const FAILED: u8 = 1;
+const BAD_INPUT: u8 = 2;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
+    let text = match run(arguments) {
+        Ok(text) => text,
+        Err(error) => return fail(exit_code(&error), &format!("{error}")),
+    };
+    match print(&text) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(FAILED, &format!("the result cannot be printed ({error})")),
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<String> {
+    match arguments.command {
+        None => Ok(lsoftmax_lab::demo::run()?.to_string()),
+        Some(Command::Loss(arguments)) => loss::run(arguments),
+        Some(Command::Bench { bench: Bench::Head(arguments) }) => bench::run(arguments),
+    }
+}
+
+fn print(text: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{text}")?;
+    stdout.flush()
+}
+
+/// 2 when other input would help, else 1.
+fn exit_code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<lsoftmax_lab::loss::LossError>() {
+        Some(error) if !error.is_bad_input() => FAILED,
+        Some(_) => BAD_INPUT,
+        None if error.is::<lsoftmax_lab::bench::BenchError>() => BAD_INPUT,
+        None if error.is::<lsoftmax_lab::demo::DemoError>() => BAD_INPUT,
+        None => FAILED,
+    }
+}
+
+/// One line on stderr. What came out of a file or a name may hold line breaks or escape codes.
+fn fail(code: u8, sentence: &str) -> ExitCode {
+    let line: String = sentence.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let _ = writeln!(std::io::stderr(), "lsoftmax: {line}");
+    ExitCode::from(code)
+}
+
+/// Help and version as they are; of what was wrong with the arguments only the sentence.
+fn usage(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), UsageKind::DisplayHelp | UsageKind::DisplayVersion) {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    let sentence: Vec<_> =
+        text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+    let sentence = sentence.join(" ");
+    let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+    let help = match std::env::args_os().nth(1).as_ref().and_then(|name| name.to_str()) {
+        Some("loss") => "lsoftmax loss --help",
+        Some("bench") => "lsoftmax bench head --help",
+        _ => "lsoftmax --help",
+    };
+    fail(BAD_INPUT, &format!("{sentence}; try `{help}`"))
+}
+
+/// A result as one line of JSON.
+fn json(result: &impl serde::Serialize) -> anyhow::Result<String> {
+    serde_json::to_string(result).context("the result cannot be written as JSON")
+}

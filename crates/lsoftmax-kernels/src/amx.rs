@@ -6,7 +6,8 @@
 //! padded with zeros.
 
 use crate::avx512::{Avx512Bf16, with_avx512};
-use crate::kernel::{Encode, Kernel, Left, Pair, Rounded, TileArgs, Word};
+use crate::bf16;
+use crate::kernel::{Kernel, Left, Pair, TileArgs, Word};
 use crate::tile::{self, TileConfig, Tiles};
 
 /// Rows, and words of a row, of a register.
@@ -109,7 +110,7 @@ impl Kernel for Amx {
                     let (first, second) = two.split_at(rows);
                     for (row, out) in out.chunks_exact_mut(step).enumerate() {
                         let second = second.get(row).copied().unwrap_or(0.0);
-                        out[word] = Rounded::word(first[row], second);
+                        out[word] = bf16::pair(first[row], second);
                     }
                 }
             },

@@ -3,8 +3,8 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use crate::kernel::{Kernel, Left, TileArgs, encode_columns, encode_transposed};
-use crate::portable::{F32Words, left_columns};
+use crate::f32_words::{F32Words, left_columns, pack_right, pack_right_transposed};
+use crate::kernel::{Kernel, Left, TileArgs};
 
 const ROWS: usize = 6;
 const COLS: usize = 16;
@@ -90,14 +90,14 @@ impl<E: F32Words> Kernel for Avx2<E> {
     fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [f32]) {
         self.vectorize(
             #[inline(always)]
-            || encode_columns::<f32, E, COLS>(source, cols, panel, out),
+            || pack_right::<E, COLS>(source, cols, panel, out),
         );
     }
 
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [f32]) {
         self.vectorize(
             #[inline(always)]
-            || encode_transposed::<f32, E, COLS>(source, depth, out),
+            || pack_right_transposed::<E, COLS>(source, depth, out),
         );
     }
 }

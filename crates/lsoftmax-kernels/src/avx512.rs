@@ -6,8 +6,9 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use crate::kernel::{Encode, Kernel, Left, Pair, Rounded, TileArgs, Word, encode_columns};
-use crate::portable::{F32Words, left_columns};
+use crate::bf16;
+use crate::f32_words::{F32Words, left_columns, pack_right};
+use crate::kernel::{Kernel, Left, Pair, TileArgs, Word};
 
 const ROWS: usize = 14;
 const COLS: usize = 32;
@@ -102,7 +103,7 @@ impl<E: F32Words> Kernel for Avx512<E> {
     fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [f32]) {
         self.vectorize(
             #[inline(always)]
-            || encode_columns::<f32, E, COLS>(source, cols, panel, out),
+            || pack_right::<E, COLS>(source, cols, panel, out),
         );
     }
 
@@ -214,7 +215,7 @@ fn join_neighbours(row: &[f32], out: &mut [Pair]) {
         }
     }
     for (two, out) in row_rest.chunks(2).zip(out_rest) {
-        *out = Rounded::word(two[0], two.get(1).copied().unwrap_or(0.0));
+        *out = bf16::pair(two[0], two.get(1).copied().unwrap_or(0.0));
     }
 }
 
@@ -241,7 +242,7 @@ fn join_rows(first: &[f32], second: &[f32], out: &mut [Pair]) {
     }
     for (offset, out) in outs.into_remainder().iter_mut().enumerate() {
         let second = second.get(start + offset).copied().unwrap_or(0.0);
-        *out = Rounded::word(first[start + offset], second);
+        *out = bf16::pair(first[start + offset], second);
     }
 }
 

@@ -15,7 +15,9 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod bf16;
 mod buffer;
+mod f32_words;
 pub mod head;
 mod kernel;
 mod path;

@@ -16,6 +16,15 @@ pub enum Precision {
     Bf16,
 }
 
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Precision::F32 => "f32",
+            Precision::Bf16 => "bf16",
+        })
+    }
+}
+
 /// A rung of instructions, from what every CPU has to what few have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -179,14 +188,18 @@ fn best() -> Path {
 /// Calls `$run(kernel, …)` with the kernel of `$engine`.
 macro_rules! with_kernel {
     ($engine:expr, $run:ident ( $($argument:expr),* $(,)? )) => {{
-        use $crate::kernel::{Exact, Rounded};
+        use $crate::f32_words::{Exact, Rounded};
         use $crate::path::{Path, Precision};
         let engine: $crate::path::Engine = $engine;
         #[cfg(target_arch = "x86_64")]
         {
             use $crate::{amx::Amx, avx2::Avx2, avx512::{Avx512, Avx512Bf16}};
-            // SAFETY: an Engine is only made for a path that the CPU has.
-            macro_rules! assume { ($kernel:ty) => { unsafe { <$kernel>::assume() } } }
+            macro_rules! assume {
+                ($kernel:ty) => {{
+                    // SAFETY: an Engine is only made for a path that the CPU has.
+                    unsafe { <$kernel>::assume() }
+                }};
+            }
             match (engine.precision(), engine.path()) {
                 (Precision::F32, Path::Portable) =>
                     $run($crate::portable::Portable::<Exact>::default(), $($argument),*),

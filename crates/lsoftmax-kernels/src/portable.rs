@@ -2,9 +2,8 @@
 
 use std::marker::PhantomData;
 
-use crate::kernel::{
-    Encode, Exact, Kernel, Left, Rounded, TileArgs, encode_columns, encode_rows, encode_transposed,
-};
+use crate::f32_words::{F32Words, left_columns, pack_right, pack_right_transposed};
+use crate::kernel::{Kernel, Left, TileArgs};
 
 const ROWS: usize = 4;
 const COLS: usize = 16;
@@ -59,11 +58,11 @@ impl<E: F32Words> Kernel for Portable<E> {
     }
 
     fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [f32]) {
-        encode_columns::<f32, E, COLS>(source, cols, panel, out);
+        pack_right::<E, COLS>(source, cols, panel, out);
     }
 
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [f32]) {
-        encode_transposed::<f32, E, COLS>(source, depth, out);
+        pack_right_transposed::<E, COLS>(source, depth, out);
     }
 }
 
@@ -89,55 +88,4 @@ unsafe fn tile<const R: usize>(args: TileArgs<f32>) {
             *o = if args.add { *o + s } else { *s };
         }
     }
-}
-
-/// f32 words, exact or rounded to bf16: what the paths without bf16 instructions share.
-pub(crate) trait F32Words: Encode<f32> + Copy + Default + Send + Sync + 'static {
-    /// See [`Kernel::left_rows`].
-    fn left_rows<'a>(
-        kernel: impl Kernel<Word = f32>,
-        source: &'a [f32],
-        depth: usize,
-        scratch: &'a mut Vec<f32>,
-    ) -> Left<'a, f32>;
-}
-
-impl F32Words for Exact {
-    fn left_rows<'a>(
-        _: impl Kernel<Word = f32>,
-        source: &'a [f32],
-        depth: usize,
-        _: &'a mut Vec<f32>,
-    ) -> Left<'a, f32> {
-        Left { words: source, row_step: depth, depth_step: 1 }
-    }
-}
-
-impl F32Words for Rounded {
-    fn left_rows<'a>(
-        kernel: impl Kernel<Word = f32>,
-        source: &'a [f32],
-        depth: usize,
-        scratch: &'a mut Vec<f32>,
-    ) -> Left<'a, f32> {
-        scratch.resize(source.len(), 0.0);
-        kernel.vectorize(
-            #[inline(always)]
-            || encode_rows::<f32, Rounded>(source, depth, scratch),
-        );
-        Left { words: scratch, row_step: depth, depth_step: 1 }
-    }
-}
-
-/// See [`Kernel::left_columns`]: f32 words need no joining, only a copy.
-#[inline(always)]
-pub(crate) fn left_columns<E: Encode<f32>>(
-    source: &[f32],
-    rows: usize,
-    out: &mut [f32],
-) -> (usize, usize) {
-    for (o, s) in out.iter_mut().zip(source) {
-        *o = E::word(*s, 0.0);
-    }
-    (1, rows)
 }

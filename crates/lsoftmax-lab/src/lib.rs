@@ -1,1 +1,13 @@
-//! lsoftmax-lab
+//! Everything of the large-margin softmax that reads, writes, measures or shows.
+//!
+//! | | |
+//! |---|---|
+//! | [`loss`] | the loss, and its gradients, of arrays in files |
+//! | [`mod@bench`] | how fast the head is on this machine |
+//! | [`demo`] | the paper's closed form, found by the head itself |
+//! | [`arrays`] | numpy's `.npy` files, read with distrust and written whole |
+
+pub mod arrays;
+pub mod bench;
+pub mod demo;
+pub mod loss;

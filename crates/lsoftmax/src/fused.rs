@@ -126,8 +126,8 @@ pub(crate) fn checked_labels(
     classes: usize,
 ) -> Result<Vec<u32>, ShapeError> {
     let labels = labels.into_data();
-    let checked = |(sample, label): (usize, i64)| match usize::try_from(label) {
-        Ok(y) if y < classes => Ok(label as u32),
+    let checked = |(sample, label): (usize, i64)| match u32::try_from(label) {
+        Ok(y) if (y as usize) < classes => Ok(y),
         _ => Err(ShapeError::Label { sample, label, classes }),
     };
     labels.iter::<i64>().enumerate().map(checked).collect()

@@ -1,0 +1,177 @@
+//! What can be said at the prompt.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lsoftmax::{LambdaSchedule, Margin, Precision};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the machine failed, as when a result cannot be written
+  2  the input or the arguments are wrong; one sentence on stderr says what and where";
+
+const EXAMPLES: &str = "\
+Examples:
+  lsoftmax                                              a table of margins, in a blink
+  lsoftmax loss --features x.npy --weights w.npy --labels y.npy
+  lsoftmax bench head --classes 100000";
+
+const LOSS_EXAMPLES: &str = "\
+Examples:
+  From Python, with x (N x D), w (K x D) and y (N) as numpy arrays:
+    numpy.save('x.npy', x); numpy.save('w.npy', w); numpy.save('y.npy', y)
+  The mean loss at margin 4:
+    lsoftmax loss --features x.npy --weights w.npy --labels y.npy
+  The loss of every sample, and the gradients of the mean in grad/features.npy and grad/weights.npy:
+    lsoftmax loss --features x.npy --weights w.npy --labels y.npy \\
+      --margin 2 --lambda 5 --reduction none --grad-dir grad --json
+  Plain softmax cross-entropy:
+    lsoftmax loss --features x.npy --weights w.npy --labels y.npy --margin 1
+
+Arrays may be in C or Fortran order and of either byte order. Numbers are computed in float32.";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  lsoftmax bench head                                   256 x 512 features, 10,572 classes
+  lsoftmax bench head --classes 1000000 --features 128 --precision bf16
+  lsoftmax bench head --threads 1 --steps 20 --json
+
+LSOFTMAX_KERNEL=portable|avx2|avx512|avx512-bf16|amx caps the instructions used, and
+RAYON_NUM_THREADS the threads.";
+
+/// Large-margin softmax (L-Softmax): losses, gradients and benchmarks at a prompt.
+///
+/// Without a command it shows what a margin does.
+#[derive(Debug, Parser)]
+#[command(name = "lsoftmax", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// The loss of arrays in .npy files, and its gradients
+    #[command(after_help = format!("{LOSS_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Loss(LossArguments),
+    /// How fast and how large things are on this machine
+    #[command(subcommand_required = true, arg_required_else_help = false)]
+    Bench {
+        #[command(subcommand)]
+        bench: Bench,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// The head through Burn: forward and backward, with gradients of features and weights
+    #[command(after_help = format!("{BENCH_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Head(HeadArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct LossArguments {
+    /// x, samples x features: float32, float64 or float16
+    #[arg(long, value_name = "FILE")]
+    pub features: PathBuf,
+    /// W, classes x features: float32, float64 or float16
+    #[arg(long, value_name = "FILE")]
+    pub weights: PathBuf,
+    /// y, one whole number a sample, from 0 to classes − 1
+    #[arg(long, value_name = "FILE")]
+    pub labels: PathBuf,
+    /// b, one number a class, added outside the margin
+    #[arg(long, value_name = "FILE")]
+    pub bias: Option<PathBuf>,
+    /// The margin m, whole or not, from 1 (softmax) to 1000
+    #[arg(long, value_name = "M", default_value = "4", value_parser = margin, allow_negative_numbers = true)]
+    pub margin: Margin,
+    /// λ: 0 is the whole margin, large is softmax
+    #[arg(long, value_name = "λ", default_value = "0", value_parser = lambda, allow_negative_numbers = true)]
+    pub lambda: f64,
+    /// The precision of matrix products; sums are f32 in both
+    #[arg(long, default_value = "f32", value_parser = precision())]
+    pub precision: Precision,
+    /// The mean loss only, or that of every sample too
+    #[arg(long, value_enum, default_value_t = Reduction::Mean)]
+    pub reduction: Reduction,
+    /// Where the gradients of the mean loss go: features.npy, weights.npy and, with a bias, bias.npy
+    #[arg(long, value_name = "DIR")]
+    pub grad_dir: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct HeadArguments {
+    /// Samples of a batch
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub samples: usize,
+    /// Features of a sample
+    #[arg(long, value_name = "D", default_value_t = 512)]
+    pub features: usize,
+    /// Classes
+    #[arg(long, value_name = "K", default_value_t = 10_572)]
+    pub classes: usize,
+    /// The margin m, whole or not, from 1 (softmax) to 1000
+    #[arg(long, value_name = "M", default_value = "4", value_parser = margin, allow_negative_numbers = true)]
+    pub margin: Margin,
+    /// λ: 0 is the whole margin, large is softmax
+    #[arg(long, value_name = "λ", default_value = "5", value_parser = lambda, allow_negative_numbers = true)]
+    pub lambda: f64,
+    /// The precision of matrix products; sums are f32 in both
+    #[arg(long, default_value = "f32", value_parser = precision())]
+    pub precision: Precision,
+    /// Give the head a bias
+    #[arg(long)]
+    pub bias: bool,
+    /// Measure so many steps
+    #[arg(long, value_name = "COUNT", conflicts_with = "seconds")]
+    pub steps: Option<usize>,
+    /// Measure for so long, and three steps at least
+    #[arg(long, value_name = "TIME", default_value = "2", value_parser = seconds, allow_negative_numbers = true)]
+    pub seconds: Duration,
+    /// Threads [default: one a core, or RAYON_NUM_THREADS]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Reduction {
+    Mean,
+    None,
+}
+
+fn margin(text: &str) -> Result<Margin, String> {
+    let m: f64 = text.trim().parse().map_err(|_| "must be a number from 1 to 1000")?;
+    Margin::new(m).map_err(|error| error.to_string())
+}
+
+fn lambda(text: &str) -> Result<f64, String> {
+    let lambda = text.trim().parse().map_err(|_| "must be a number of at least 0")?;
+    LambdaSchedule::constant(lambda).map_err(|error| error.to_string())?;
+    Ok(lambda)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let seconds = text.trim().parse().unwrap_or(f64::NAN);
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() && duration <= DAY => Ok(duration),
+        _ => Err("must be a number above 0 and at most 86400, a day".into()),
+    }
+}
+
+fn precision() -> impl TypedValueParser<Value = Precision> {
+    PossibleValuesParser::new(["f32", "bf16"]).map(|name| match name.as_str() {
+        "bf16" => Precision::Bf16,
+        _ => Precision::F32,
+    })
+}

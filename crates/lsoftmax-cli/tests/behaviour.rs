@@ -1,0 +1,121 @@
+//! The program itself: what it shows unasked, how fast it is, and how it ends.
+
+mod program;
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use program::{Batch, command, failed, json, lsoftmax, printed};
+
+#[test]
+fn alone_it_shows_the_closed_form_reached_by_the_head() {
+    let begun = Instant::now();
+    let text = printed(lsoftmax(&[]));
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    for m in 1..=4u32 {
+        let row = text.lines().find(|line| line.trim_start().starts_with(&format!("{m} ")));
+        let row = row.unwrap_or_else(|| panic!("a row for m = {m} in\n{text}"));
+        let numbers: Vec<f64> = row
+            .split_whitespace()
+            .filter_map(|word| word.strip_suffix('°'))
+            .map(|angle| angle.parse().expect("an angle"))
+            .collect();
+        let m = f64::from(m);
+        let closed_form = (m - 1.0) / (m + 1.0) * 90.0;
+        let expected = [90.0 / (m + 1.0), 90.0 * m / (m + 1.0), closed_form, closed_form];
+        assert_eq!(numbers.len(), 4, "{row}");
+        for (found, expected) in numbers.iter().zip(expected) {
+            assert!((found - expected).abs() < 2e-3, "{row}");
+        }
+    }
+    assert!(text.contains("lsoftmax loss --help") && text.contains("lsoftmax bench head"));
+}
+
+#[test]
+fn help_and_version_are_complete() {
+    let help = printed(lsoftmax(&["--help"]));
+    assert!(help.contains("Exit codes") && help.contains("Examples"), "{help}");
+    let help = printed(lsoftmax(&["loss", "--help"]));
+    for word in ["--features", "--bias", "--grad-dir", "numpy.save", "Exit codes", "[default: 4]"] {
+        assert!(help.contains(word), "{word} in {help}");
+    }
+    assert!(printed(lsoftmax(&["bench", "head", "--help"])).contains("RAYON_NUM_THREADS"));
+    assert_eq!(
+        printed(lsoftmax(&["--version"])),
+        format!("lsoftmax {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+const SMALL: [&str; 8] = ["bench", "head", "--samples", "8", "--features", "16", "--classes", "40"];
+
+#[test]
+fn a_benchmark_says_what_was_measured_and_how() {
+    let more = ["--margin", "2", "--lambda", "1", "--bias", "--steps", "5", "--threads", "1"];
+    let result = json(lsoftmax(&[&SMALL[..], &more, &["--json"]].concat()));
+    for (name, value) in
+        [("samples", 8), ("features", 16), ("classes", 40), ("steps", 5), ("threads", 1)]
+    {
+        assert_eq!(result[name], value, "{name}");
+    }
+    assert_eq!((result["margin"].as_f64(), result["lambda"].as_f64()), (Some(2.0), Some(1.0)));
+    assert_eq!(result["bias"], true);
+    assert_eq!(result["precision"], "f32");
+    assert!(result["kernel"].is_string());
+    let number = |name: &str| result[name].as_f64().unwrap_or_else(|| panic!("{name}"));
+    assert!(number("milliseconds") >= number("fastest_milliseconds"));
+    assert!(number("fastest_milliseconds") > 0.0);
+    let flops = 6.0 * 8.0 * 16.0 * 40.0 / (number("milliseconds") / 1e3);
+    assert!((number("gflops") * 1e9 / flops - 1.0).abs() < 1e-9);
+    // Something is needed beside the gradients, and for so small a head not much.
+    assert!((1.0..4e6).contains(&number("peak_bytes")), "{result}");
+}
+
+#[test]
+fn a_benchmark_by_time_takes_three_steps_at_least() {
+    let more = ["--seconds", "0.000001", "--precision", "bf16", "--json"];
+    let result = json(lsoftmax(&[&SMALL[..], &more].concat()));
+    assert!(result["steps"].as_u64() >= Some(3));
+    assert_eq!(result["precision"], "bf16");
+}
+
+#[test]
+fn a_benchmark_honours_rayons_variable_and_prints_two_lines() {
+    let mut command = command(&[&SMALL[..], &["--steps", "2"]].concat());
+    let text = printed(command.env("RAYON_NUM_THREADS", "3").output().expect("it starts"));
+    assert!(text.contains("3 threads") && text.lines().count() == 2, "{text}");
+}
+
+#[test]
+fn the_head_does_not_hold_all_logits() {
+    let sizes = ["bench", "head", "--samples", "512", "--features", "8", "--classes", "60000"];
+    let result = json(lsoftmax(&[&sizes[..], &["--steps", "1", "--json"]].concat()));
+    assert!(result["peak_bytes"].as_u64() < Some(512 * 60_000 * 4 / 2), "{result}");
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let batch = Batch::new();
+    let files = ["loss", "--features", "x.npy", "--weights", "w.npy", "--labels", "y.npy"];
+    let small = [&SMALL[..], &["--steps", "1"]].concat();
+    for arguments in [&[][..], &files, &["--help"], &small] {
+        let mut child = command(arguments)
+            .current_dir(batch.directory.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stderr.is_empty(), "{arguments:?}: {stderr}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let child = command(&[]).stdout(full).stderr(Stdio::piped()).spawn().expect("it starts");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(failed(output, 1).contains("cannot be printed"));
+}

@@ -1,0 +1,190 @@
+//! The loss of arrays in files: to check another implementation, or to use this one from any
+//! language.
+
+mod error;
+mod inputs;
+
+pub use error::LossError;
+pub use inputs::{InputFiles, Inputs};
+
+use std::path::{Path, PathBuf};
+
+use burn::module::Param;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use lsoftmax::{Engine, LSoftmax, Margin, Precision, Report};
+use serde::Serialize;
+
+use crate::arrays::StagedArrays;
+
+/// How the loss is computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossSettings {
+    /// The margin m.
+    pub margin: Margin,
+    /// λ.
+    pub lambda: f64,
+    /// The precision of matrix products.
+    pub precision: Precision,
+    /// Whether the loss of every sample is reported too.
+    pub every_sample: bool,
+}
+
+/// The loss of a batch.
+#[derive(Clone, Debug, Serialize)]
+pub struct LossResult {
+    /// The mean over samples.
+    pub loss: f64,
+    /// The loss of every sample, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub losses: Option<Vec<f32>>,
+    /// The share of samples whose label has the largest plain logit.
+    pub accuracy: f64,
+    /// The number of samples.
+    pub samples: usize,
+    /// The number of classes.
+    pub classes: usize,
+    /// The number of features of a sample.
+    pub features: usize,
+    /// The margin m.
+    pub margin: Margin,
+    /// λ.
+    pub lambda: f64,
+    /// The precision of matrix products.
+    pub precision: Precision,
+    /// The kernel path that computed it.
+    pub kernel: &'static str,
+    /// Angles, norms and margins.
+    pub report: Report,
+}
+
+/// Gradients of the mean loss, row by row.
+struct Gradients {
+    features: Vec<f32>,
+    weights: Vec<f32>,
+    bias: Option<Vec<f32>>,
+}
+
+/// Computes the loss of arrays in files, and writes its gradients to `gradient_directory` if there
+/// is one: `features.npy`, `weights.npy` and, with a bias, `bias.npy`.
+///
+/// # Errors
+/// When an input is wrong, or the gradients cannot be written.
+pub fn run(
+    files: &InputFiles,
+    settings: &LossSettings,
+    gradient_directory: Option<&Path>,
+) -> Result<LossResult, LossError> {
+    let inputs = Inputs::read(files)?;
+    let Some(directory) = gradient_directory else {
+        return Ok(compute(inputs, settings, &Device::flex())?.0);
+    };
+    let mut staged = stage(directory, files)?;
+    let (samples, classes, features) = (inputs.samples(), inputs.classes(), inputs.depth());
+    let (result, gradients) = compute(inputs, settings, &Device::flex().autodiff())?;
+    if let Some(Gradients { features: x, weights: w, bias }) = gradients {
+        check_gradient("features", features, &x)?;
+        check_gradient("weights", features, &w)?;
+        staged.add(FEATURES, &[samples, features], &x)?;
+        staged.add(WEIGHTS, &[classes, features], &w)?;
+        if let Some(b) = bias {
+            check_gradient("bias", 1, &b)?;
+            staged.add(BIAS, &[classes], &b)?;
+        }
+    }
+    staged.commit()?;
+    Ok(result)
+}
+
+const FEATURES: &str = "features.npy";
+const WEIGHTS: &str = "weights.npy";
+const BIAS: &str = "bias.npy";
+
+/// Makes the directory, having seen that it is one and that no input would be overwritten.
+fn stage(directory: &Path, files: &InputFiles) -> Result<StagedArrays, LossError> {
+    if directory.exists() && !directory.is_dir() {
+        return Err(LossError::NotADirectory(directory.to_owned()));
+    }
+    let staged = StagedArrays::new(directory)?;
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let place = real(directory);
+    let outputs: Vec<PathBuf> = [FEATURES, WEIGHTS, BIAS].map(|name| place.join(name)).into();
+    match files.all().find(|input| outputs.contains(&real(input))) {
+        Some(input) => {
+            Err(LossError::Overwrite { input: input.to_owned(), directory: directory.to_owned() })
+        }
+        None => Ok(staged),
+    }
+}
+
+/// With a device that records, the gradients too.
+fn compute(
+    inputs: Inputs,
+    settings: &LossSettings,
+    device: &Device,
+) -> Result<(LossResult, Option<Gradients>), LossError> {
+    let LossSettings { margin, lambda, precision, every_sample } = *settings;
+    let kernel = Engine::new(precision)?.path().name();
+    let (samples, classes, depth) = (inputs.samples(), inputs.classes(), inputs.depth());
+    let wanted = device.is_autodiff();
+
+    let head = LSoftmax {
+        weight: Param::from_data(TensorData::new(inputs.weights, [classes, depth]), device),
+        bias: inputs.bias.map(|bias| Param::from_data(TensorData::new(bias, [classes]), device)),
+        margin,
+        precision,
+    };
+    let x = Tensor::<2>::from_data(TensorData::new(inputs.features, [samples, depth]), device);
+    let x = if wanted { x.require_grad() } else { x };
+    let y = Tensor::<1, Int>::from_data(TensorData::new(inputs.labels, [samples]), device);
+
+    let out = head.forward(x.clone(), y, lambda)?;
+    let report = out.report()?;
+    let result = LossResult {
+        loss: report.loss,
+        losses: every_sample.then(|| out.losses.to_data().iter().collect()),
+        accuracy: report.accuracy,
+        samples,
+        classes,
+        features: depth,
+        margin,
+        lambda,
+        precision,
+        kernel,
+        report,
+    };
+    if !wanted {
+        return Ok((result, None));
+    }
+    let mut found = out.loss.backward();
+    let gradients = Gradients {
+        features: gradient(&x, &mut found, "features")?,
+        weights: gradient(&head.weight.val(), &mut found, "weights")?,
+        bias: match &head.bias {
+            Some(bias) => Some(gradient(&bias.val(), &mut found, "bias")?),
+            None => None,
+        },
+    };
+    Ok((result, Some(gradients)))
+}
+
+/// Takes a gradient out of the store, so that it need not be copied.
+fn gradient<const D: usize>(
+    tensor: &Tensor<D>,
+    found: &mut burn::tensor::Gradients,
+    of: &'static str,
+) -> Result<Vec<f32>, LossError> {
+    let gradient = tensor.grad_remove(found).map(|gradient| gradient.into_data().try_into_vec());
+    gradient.and_then(Result::ok).ok_or(LossError::Untracked(of))
+}
+
+fn check_gradient(of: &'static str, columns: usize, values: &[f32]) -> Result<(), LossError> {
+    match values.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(index) => Err(LossError::Gradient {
+            of,
+            row: index / columns,
+            column: index % columns,
+            value: values[index],
+        }),
+    }
+}
