@@ -94,8 +94,6 @@ fn reordered(rows: &[f64], width: usize, order: &[usize]) -> Vec<f64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
-
     #[test]
     fn margin_one_is_softmax_for_any_lambda_to_the_bit(batch in any_batch(), lambda in any_lambda()) {
         let batch = batch.with_margin(1.0);
