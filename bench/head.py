@@ -203,7 +203,7 @@ def main():
         "results": results,
     }
     print(f"\n{describe(record)}.")
-    print(f"{SAMPLES} samples, margin 1 unless said. Ratios are ours / PyTorch: below 1, the program is faster.")
+    print(f"{SAMPLES} samples, margin 1 unless said. Times as fast: above 1, the program is faster.")
     if options.json:
         options.json.write_text(json.dumps(record, indent=1) + "\n")
 

@@ -36,8 +36,9 @@ pub fn run(arguments: HeadArguments) -> anyhow::Result<String> {
 }
 
 fn text(timing: &HeadTiming) -> String {
-    let HeadTiming { samples, features, classes, margin, lambda, precision, kernel, threads, .. } =
-        timing;
+    let HeadTiming {
+        samples, features, classes, margin, lambda, precision, kernel, threads, ..
+    } = timing;
     let bias = if timing.bias { ", bias" } else { "" };
     let threads = if *threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
     format!(

@@ -7,6 +7,7 @@
 
 use crate::avx512::{Avx512Bf16, with_avx512};
 use crate::bf16;
+use crate::buffer::Buffer;
 use crate::kernel::{Kernel, Left, Pair, TileArgs, Word};
 use crate::tile::{self, TileConfig, Tiles};
 
@@ -86,15 +87,14 @@ impl Kernel for Amx {
         self,
         source: &'a [f32],
         depth: usize,
-        scratch: &'a mut Vec<Pair>,
+        scratch: &'a mut Buffer,
     ) -> Left<'a, Pair> {
         let words = depth.div_ceil(Pair::ELEMENTS);
         let step = row_step(words);
-        scratch.resize(source.len() / depth * step, Pair::default());
-        for (row, out) in source.chunks_exact(depth).zip(scratch.chunks_exact_mut(step)) {
-            self.vectors().join_neighbours(row, &mut out[..words]);
-        }
-        Left { words: scratch, row_step: step, depth_step: 1 }
+        scratch.resize(source.len() / depth * step);
+        let rows = source.chunks_exact(depth).zip(scratch.words_mut().chunks_exact_mut(step));
+        rows.for_each(|(row, out)| self.vectors().join_neighbours(row, &mut out[..words]));
+        Left { words: scratch.words(), row_step: step, depth_step: 1 }
     }
 
     fn left_columns_len(depth: usize, rows: usize) -> usize {

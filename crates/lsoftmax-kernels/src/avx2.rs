@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
+use crate::buffer::Buffer;
 use crate::f32_words::{F32Words, left_columns, pack_right, pack_right_transposed};
 use crate::kernel::{Kernel, Left, TileArgs};
 
@@ -75,7 +76,7 @@ impl<E: F32Words> Kernel for Avx2<E> {
         self,
         source: &'a [f32],
         depth: usize,
-        scratch: &'a mut Vec<f32>,
+        scratch: &'a mut Buffer,
     ) -> Left<'a, f32> {
         E::left_rows(self, source, depth, scratch)
     }

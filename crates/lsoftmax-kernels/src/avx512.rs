@@ -7,6 +7,7 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
 use crate::bf16;
+use crate::buffer::Buffer;
 use crate::f32_words::{F32Words, left_columns, pack_right};
 use crate::kernel::{Kernel, Left, Pair, TileArgs, Word};
 
@@ -88,7 +89,7 @@ impl<E: F32Words> Kernel for Avx512<E> {
         self,
         source: &'a [f32],
         depth: usize,
-        scratch: &'a mut Vec<f32>,
+        scratch: &'a mut Buffer,
     ) -> Left<'a, f32> {
         E::left_rows(self, source, depth, scratch)
     }
@@ -108,7 +109,7 @@ impl<E: F32Words> Kernel for Avx512<E> {
     }
 
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [f32]) {
-        let mut rounded = Vec::new();
+        let mut rounded = Buffer::default();
         let rows = self.left_rows(source, depth, &mut rounded);
         // SAFETY: `self` is only made where the CPU has these.
         unsafe { pack_transposed(rows.words, depth, out) };
@@ -144,14 +145,13 @@ impl Kernel for Avx512Bf16 {
         self,
         source: &'a [f32],
         depth: usize,
-        scratch: &'a mut Vec<Pair>,
+        scratch: &'a mut Buffer,
     ) -> Left<'a, Pair> {
         let words = depth.div_ceil(Pair::ELEMENTS);
-        scratch.resize(source.len() / depth * words, Pair::default());
-        for (row, out) in source.chunks_exact(depth).zip(scratch.chunks_exact_mut(words)) {
-            self.join_neighbours(row, out);
-        }
-        Left { words: scratch, row_step: words, depth_step: 1 }
+        scratch.resize(source.len() / depth * words);
+        let rows = source.chunks_exact(depth).zip(scratch.words_mut().chunks_exact_mut(words));
+        rows.for_each(|(row, out)| self.join_neighbours(row, out));
+        Left { words: scratch.words(), row_step: words, depth_step: 1 }
     }
 
     fn left_columns(self, source: &[f32], rows: usize, out: &mut [Pair]) -> (usize, usize) {
@@ -179,7 +179,7 @@ impl Kernel for Avx512Bf16 {
     }
 
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Pair]) {
-        let mut pairs = Vec::new();
+        let mut pairs = Buffer::default();
         let rows = self.left_rows(source, depth, &mut pairs);
         // SAFETY: `self` is only made where the CPU has these.
         unsafe { pack_transposed(rows.words, rows.row_step, out) };

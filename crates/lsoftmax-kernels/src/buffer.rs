@@ -8,13 +8,17 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::kernel::Word;
+
 /// Sixteen floats: a cache line, and a vector register.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([f32; 16]);
+struct Line([f32; LINE]);
 
-/// Floats below which a buffer is not worth keeping.
-const WORTH_KEEPING: usize = 1 << 16;
+/// Floats of a line.
+const LINE: usize = 16;
+/// Lines below which a buffer is not worth keeping.
+const WORTH_KEEPING: usize = 1 << 8;
 /// Bytes from which Linux is asked for huge pages.
 #[cfg(target_os = "linux")]
 const WORTH_HUGE_PAGES: usize = 8 << 20;
@@ -55,13 +59,32 @@ pub fn release_buffers() {
 impl Buffer {
     /// A buffer of `len` floats.
     pub fn new(len: usize) -> Self {
-        let need = len.div_ceil(16);
-        let lines = if len < WORTH_KEEPING { None } else { pool().take(need) };
+        let need = len.div_ceil(LINE);
+        let lines = if need < WORTH_KEEPING { None } else { pool().take(need) };
         Self { lines: lines.unwrap_or_else(|| fresh(need)), len }
     }
 
+    /// Makes room for `len` floats, whose contents are not specified.
+    pub(crate) fn resize(&mut self, len: usize) {
+        if len <= self.lines.len() * LINE {
+            self.len = len;
+        } else {
+            *self = Self::new(len);
+        }
+    }
+
+    pub(crate) fn words<W: Word>(&self) -> &[W] {
+        // SAFETY: a word has 32 bits, as a float has, any bits are one, and the lines are aligned.
+        unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), self.len) }
+    }
+
+    pub(crate) fn words_mut<W: Word>(&mut self) -> &mut [W] {
+        // SAFETY: as in `words`; any word is a float, too.
+        unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), self.len) }
+    }
+
     fn is_pooled(&self) -> bool {
-        self.len >= WORTH_KEEPING
+        self.lines.len() >= WORTH_KEEPING
     }
 }
 
@@ -210,7 +233,7 @@ mod tests {
     // One test, since the pool is the process's own.
     #[test]
     fn a_buffer_of_the_same_size_comes_from_the_pool_and_the_pool_stays_bounded() {
-        let len = WORTH_KEEPING + 5;
+        let len = WORTH_KEEPING * LINE + 5;
         let mut first = Buffer::new(len);
         assert!(first.iter().all(|value| *value == 0.0));
         assert_eq!(first.as_ptr() as usize % 64, 0);
@@ -228,8 +251,7 @@ mod tests {
             assert!(kept() <= pool().most);
             assert_eq!(pool().in_use, 0);
         }
-        let small = Buffer::new(10);
-        drop(small);
+        drop(Buffer::new(10));
         release_buffers();
         assert_eq!(kept(), 0);
     }

@@ -1,6 +1,7 @@
 //! f32 words, exact or rounded to bf16: what the paths without bf16 instructions share.
 
 use crate::bf16;
+use crate::buffer::Buffer;
 use crate::kernel::{Kernel, Left};
 
 /// How an f32 becomes a word.
@@ -12,7 +13,7 @@ pub(crate) trait F32Words: Copy + Default + Send + Sync + 'static {
         kernel: impl Kernel<Word = f32>,
         source: &'a [f32],
         depth: usize,
-        scratch: &'a mut Vec<f32>,
+        scratch: &'a mut Buffer,
     ) -> Left<'a, f32>;
 }
 
@@ -34,7 +35,7 @@ impl F32Words for Exact {
         _: impl Kernel<Word = f32>,
         source: &'a [f32],
         depth: usize,
-        _: &'a mut Vec<f32>,
+        _: &'a mut Buffer,
     ) -> Left<'a, f32> {
         Left { words: source, row_step: depth, depth_step: 1 }
     }
@@ -50,9 +51,9 @@ impl F32Words for Rounded {
         kernel: impl Kernel<Word = f32>,
         source: &'a [f32],
         depth: usize,
-        scratch: &'a mut Vec<f32>,
+        scratch: &'a mut Buffer,
     ) -> Left<'a, f32> {
-        scratch.resize(source.len(), 0.0);
+        scratch.resize(source.len());
         kernel.vectorize(
             #[inline(always)]
             || encode::<Self>(source, scratch),

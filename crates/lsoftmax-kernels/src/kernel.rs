@@ -11,20 +11,27 @@
 //! The sum over the depth runs in one order whatever the partition, so a result never depends on
 //! how the work was divided among threads.
 
+use crate::buffer::Buffer;
+
 /// One 32-bit step of depth.
-pub(crate) trait Word: Copy + Default + Send + Sync + 'static {
+///
+/// # Safety
+/// The type has 32 bits, an alignment of at most that, and any bits are a value of it.
+pub(crate) unsafe trait Word: Copy + Default + Send + Sync + 'static {
     /// Elements of depth in a word.
     const ELEMENTS: usize;
 }
 
-impl Word for f32 {
+// SAFETY: 32 bits, all of them values.
+unsafe impl Word for f32 {
     const ELEMENTS: usize = 1;
 }
 
 /// Two bf16 values, the lower depth first.
 pub(crate) type Pair = [u16; 2];
 
-impl Word for Pair {
+// SAFETY: 32 bits, all of them values.
+unsafe impl Word for Pair {
     const ELEMENTS: usize = 2;
 }
 
@@ -91,7 +98,7 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
         self,
         source: &'a [f32],
         depth: usize,
-        scratch: &'a mut Vec<Self::Word>,
+        scratch: &'a mut Buffer,
     ) -> Left<'a, Self::Word>;
 
     /// Words that [`Kernel::left_columns`] needs for a `depth` x `rows` source.

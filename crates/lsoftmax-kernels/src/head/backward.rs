@@ -4,7 +4,7 @@
 //! first each tile's weights' gradient (its rows belong to the tile alone), then the features'
 //! gradient, for which each task owns some samples and adds the whole block.
 
-use super::label::{LabelGradient, combine};
+use super::label::LabelGradient;
 use super::tiles::{ByLabel, Plan, mask_labels, pack_features, pack_samples, tile_logits};
 use super::{Forward, Problem};
 use crate::buffer::Buffer;
@@ -54,27 +54,27 @@ pub fn backward(
     with_kernel!(forward.engine, run(problem, forward, upstream, lse, labels, wanted))
 }
 
-struct Task<'a, W> {
+struct Task<'a> {
     tile: usize,
     weights: &'a mut [f32],
     bias: &'a mut [f32],
-    kept: &'a mut Kept<W>,
+    kept: &'a mut Kept,
 }
 
 /// A tile's operands for the features' gradient: the softmax by columns, and the weights.
 #[derive(Default)]
-struct Kept<W> {
-    columns: Vec<W>,
+struct Kept {
+    columns: Buffer,
     steps: (usize, usize),
     depth: usize,
-    right: Vec<W>,
+    right: Buffer,
 }
 
 #[derive(Default)]
-struct Scratch<W> {
-    words: Vec<W>,
-    logits: Vec<f32>,
-    softmax: Vec<f32>,
+struct Scratch {
+    words: Buffer,
+    logits: Buffer,
+    softmax: Buffer,
 }
 
 fn run<K: Kernel>(
@@ -91,7 +91,8 @@ fn run<K: Kernel>(
     // lse rounded to f32 is off by 2⁻²⁴ of itself, and p by as much for every unit.
     let maxima = || forward.samples.iter().map(|sample| sample.others_max);
     let rest = maxima().zip(lse).map(|(max, lse)| (f64::from(max) - lse).exp());
-    let scale = upstream.iter().zip(rest).map(|(upstream, rest)| (f64::from(*upstream) * rest) as f32);
+    let scale =
+        upstream.iter().zip(rest).map(|(upstream, rest)| (f64::from(*upstream) * rest) as f32);
     let pass = Pass {
         kernel,
         problem,
@@ -105,11 +106,11 @@ fn run<K: Kernel>(
         scale: padded(scale, plan.width, 0.0),
         samples_right: match forward.stash.len() < problem.classes * plan.width {
             true => pack_samples(kernel, problem, &plan),
-            false => Vec::new(),
+            false => Buffer::default(),
         },
         features_right: match wanted.weights {
             true => pack_features(kernel, problem, &plan),
-            false => Vec::new(),
+            false => Buffer::default(),
         },
     };
     pass.run()
@@ -131,8 +132,8 @@ struct Pass<'a, K: Kernel> {
     wanted: Wanted,
     shift: Vec<f32>,
     scale: Vec<f32>,
-    samples_right: Vec<K::Word>,
-    features_right: Vec<K::Word>,
+    samples_right: Buffer,
+    features_right: Buffer,
 }
 
 impl<K: Kernel> Pass<'_, K> {
@@ -144,7 +145,7 @@ impl<K: Kernel> Pass<'_, K> {
         let mut bias = buffer(wanted.bias, plan.classes);
         self.start_features(&mut features);
 
-        let mut kept: Vec<Kept<K::Word>> = Vec::new();
+        let mut kept: Vec<Kept> = Vec::new();
         kept.resize_with(plan.block.min(plan.tiles()), Kept::default);
         let (mut weights_left, mut bias_left) = (&mut weights[..], &mut bias[..]);
         for block in plan.blocks() {
@@ -164,7 +165,7 @@ impl<K: Kernel> Pass<'_, K> {
     }
 
     /// One tile: its softmax, its weights' and bias's gradient, and what the features' needs.
-    fn tile(&self, scratch: &mut Scratch<K::Word>, task: Task<'_, K::Word>) {
+    fn tile(&self, scratch: &mut Scratch, task: Task<'_>) {
         let Task { tile, weights, bias, kept } = task;
         let (kernel, problem, width) = (self.kernel, self.problem, self.plan.width);
         let Scratch { words, logits, softmax } = scratch;
@@ -172,12 +173,12 @@ impl<K: Kernel> Pass<'_, K> {
 
         let stashed = self.plan.stash_range(tile).and_then(|range| self.stash.get(range));
         let logits = stashed.unwrap_or_else(|| {
-            logits.resize(classes.len() * width, 0.0);
+            logits.resize(classes.len() * width);
             tile_logits(
                 kernel,
                 problem,
                 classes.clone(),
-                &self.samples_right,
+                self.samples_right.words(),
                 words,
                 logits,
                 width,
@@ -185,7 +186,7 @@ impl<K: Kernel> Pass<'_, K> {
             mask_labels(problem, &self.plan, &self.by_label, tile, logits);
             logits
         });
-        softmax.resize(classes.len() * width, 0.0);
+        softmax.resize(classes.len() * width);
         kernel.vectorize(
             #[inline(always)]
             || probabilities::<K>(logits, width, &self.shift, &self.scale, softmax),
@@ -198,7 +199,15 @@ impl<K: Kernel> Pass<'_, K> {
                 depth: problem.samples().div_ceil(K::Word::ELEMENTS),
             };
             let left = kernel.left_rows(softmax, width, words);
-            product(kernel, left, &self.features_right, extent, weights, problem.depth, false);
+            product(
+                kernel,
+                left,
+                self.features_right.words(),
+                extent,
+                weights,
+                problem.depth,
+                false,
+            );
         }
         if self.wanted.bias {
             kernel.vectorize(
@@ -209,10 +218,10 @@ impl<K: Kernel> Pass<'_, K> {
         self.add_labels(tile, weights, bias);
         if self.wanted.features {
             let own = &problem.weights[classes.start * problem.depth..classes.end * problem.depth];
-            kept.right.resize(right_len::<K>(classes.len(), problem.depth), K::Word::default());
-            kernel.pack_right(own, problem.depth, 0, &mut kept.right);
-            kept.columns.resize(K::left_columns_len(classes.len(), width), K::Word::default());
-            kept.steps = kernel.left_columns(softmax, width, &mut kept.columns);
+            kept.right.resize(right_len::<K>(classes.len(), problem.depth));
+            kernel.pack_right(own, problem.depth, 0, kept.right.words_mut());
+            kept.columns.resize(K::left_columns_len(classes.len(), width));
+            kept.steps = kernel.left_columns(softmax, width, kept.columns.words_mut());
             kept.depth = classes.len().div_ceil(K::Word::ELEMENTS);
         }
     }
@@ -226,10 +235,9 @@ impl<K: Kernel> Pass<'_, K> {
             let class = self.problem.labels[sample] as usize;
             let label = &self.labels[sample];
             if self.wanted.weights {
-                let own = (label.logit * label.along_weight, self.problem.weight(class));
-                let other = (label.logit * label.across, self.problem.feature(sample));
+                let own = (label.along_weight, self.problem.weight(class));
                 let out = &mut weights[(class - first) * depth..][..depth];
-                combine(self.kernel, out, own, other, true);
+                label.combine(self.kernel, own, self.problem.feature(sample), out, true);
             }
             if self.wanted.bias {
                 bias[class - first] += label.logit as f32;
@@ -250,15 +258,14 @@ impl<K: Kernel> Pass<'_, K> {
                     let sample = chunk * CHUNK + offset;
                     let label = &self.labels[sample];
                     let class = self.problem.labels[sample] as usize;
-                    let own = (label.logit * label.along_feature, self.problem.feature(sample));
-                    let other = (label.logit * label.across, self.problem.weight(class));
-                    combine(self.kernel, out, own, other, false);
+                    let own = (label.along_feature, self.problem.feature(sample));
+                    label.combine(self.kernel, own, self.problem.weight(class), out, false);
                 }
             },
         );
     }
 
-    fn add_to_features(&self, features: &mut [f32], block: &[Kept<K::Word>]) {
+    fn add_to_features(&self, features: &mut [f32], block: &[Kept]) {
         let depth = self.problem.depth;
         let samples = self.problem.samples();
         let chunks = samples.div_ceil(2 * K::ROWS);
@@ -270,11 +277,11 @@ impl<K: Kernel> Pass<'_, K> {
             |(), (chunk, features)| {
                 for tile in block {
                     let (row_step, depth_step) = tile.steps;
-                    let words = &tile.columns[chunk * rows * row_step..];
+                    let words = &tile.columns.words()[chunk * rows * row_step..];
                     let extent =
                         Extent { rows: features.len() / depth, cols: depth, depth: tile.depth };
                     let left = Left { words, row_step, depth_step };
-                    product(self.kernel, left, &tile.right, extent, features, depth, true);
+                    product(self.kernel, left, tile.right.words(), extent, features, depth, true);
                 }
             },
         );

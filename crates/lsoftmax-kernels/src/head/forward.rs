@@ -94,7 +94,7 @@ fn run<K: Kernel>(kernel: K, engine: Engine, problem: &Problem<'_>, keep: bool) 
             tasks.push(Task { tile, labels: own.unwrap_or_default(), max, sum, norms, stash });
         }
         plan.each(tasks, Scratch::default, |scratch, task| {
-            forward_tile(kernel, problem, &plan, &by_label, &samples_right, scratch, task);
+            forward_tile(kernel, problem, &plan, &by_label, samples_right.words(), scratch, task);
         });
         let parts = partial.chunks_exact(2 * width).zip(&tile_norms);
         for (tile, (part, tile_norms)) in block.zip(parts) {
@@ -116,9 +116,9 @@ fn run<K: Kernel>(kernel: K, engine: Engine, problem: &Problem<'_>, keep: bool) 
 }
 
 #[derive(Default)]
-struct Scratch<W> {
-    words: Vec<W>,
-    logits: Vec<f32>,
+struct Scratch {
+    words: Buffer,
+    logits: Buffer,
 }
 
 fn forward_tile<K: Kernel>(
@@ -127,7 +127,7 @@ fn forward_tile<K: Kernel>(
     plan: &Plan,
     by_label: &ByLabel,
     samples_right: &[K::Word],
-    scratch: &mut Scratch<K::Word>,
+    scratch: &mut Scratch,
     task: Task<'_>,
 ) {
     let (classes, width) = (plan.class_range(task.tile), plan.width);
@@ -135,8 +135,8 @@ fn forward_tile<K: Kernel>(
     let logits = match task.stash {
         Some(stash) => stash,
         None => {
-            logits.resize(plan.tile * width, 0.0);
-            &mut logits[..classes.len() * width]
+            logits.resize(classes.len() * width);
+            logits
         }
     };
     tile_logits(kernel, problem, classes.clone(), samples_right, words, logits, width);

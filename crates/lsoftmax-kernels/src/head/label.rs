@@ -1,7 +1,7 @@
 //! What concerns a sample's own class: the parts of its angle, and its share of the gradients.
 //!
-//! Both are computed in f64. A square of an f32 never over- or underflows there, and the terms
-//! along x and along W, which nearly cancel at small angles, lose nothing.
+//! The angle is computed in f64, where a square of an f32 never over- or underflows. The gradient's
+//! terms along x and along W nearly cancel at small angles and large margins; then they are, too.
 
 use crate::kernel::Kernel;
 
@@ -59,28 +59,42 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     sums.iter().sum()
 }
 
-/// `out = a · own + b · other`, or `out += …`, each element in f64.
-#[inline(always)]
-pub(super) fn combine<K: Kernel>(
-    kernel: K,
-    out: &mut [f32],
-    (a, own): (f64, &[f32]),
-    (b, other): (f64, &[f32]),
-    add: bool,
-) {
-    kernel.vectorize(
-        #[inline(always)]
-        || {
-            let (own, other) = (&own[..out.len()], &other[..out.len()]);
-            if add {
-                for ((o, own), other) in out.iter_mut().zip(own).zip(other) {
-                    *o += (a * f64::from(*own) + b * f64::from(*other)) as f32;
+impl LabelGradient {
+    /// Below this slope the terms along and across cancel by no more than some digits of f32.
+    const STEEP: f64 = 64.0;
+
+    /// Adds to `out`, or makes it, the sum of `along` times `own` and across times `other`, both
+    /// times ∂L/∂f_y: in f32 where that is good enough, in f64 where it is not.
+    #[inline(always)]
+    pub(super) fn combine<K: Kernel>(
+        &self,
+        kernel: K,
+        (along, own): (f64, &[f32]),
+        other: &[f32],
+        out: &mut [f32],
+        add: bool,
+    ) {
+        let (a, b) = (self.logit * along, self.logit * self.across);
+        let (own, other) = (&own[..out.len()], &other[..out.len()]);
+        let narrow = |value: f64| value == 0.0 || (1e-30..1e30).contains(&value.abs());
+        let f32_will_do = self.across.abs() < Self::STEEP && narrow(a) && narrow(b);
+        kernel.vectorize(
+            #[inline(always)]
+            || {
+                let terms = own.iter().zip(other);
+                if f32_will_do {
+                    let (a, b) = (a as f32, b as f32);
+                    for (o, (own, other)) in out.iter_mut().zip(terms) {
+                        let base = if add { *o } else { 0.0 };
+                        *o = K::mul_add(b, *other, K::mul_add(a, *own, base));
+                    }
+                } else {
+                    for (o, (own, other)) in out.iter_mut().zip(terms) {
+                        let base = if add { f64::from(*o) } else { 0.0 };
+                        *o = (base + a * f64::from(*own) + b * f64::from(*other)) as f32;
+                    }
                 }
-            } else {
-                for ((o, own), other) in out.iter_mut().zip(own).zip(other) {
-                    *o = (a * f64::from(*own) + b * f64::from(*other)) as f32;
-                }
-            }
-        },
-    );
+            },
+        );
+    }
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{Problem, STASH_BYTES};
+use crate::buffer::Buffer;
 use crate::kernel::{Extent, Kernel, Word, product, right_len};
 use crate::softmax::{LANES, add_to_rows};
 
@@ -88,11 +89,7 @@ impl Plan {
 }
 
 /// The samples as columns, their features as depth: the right operand of the logits.
-pub(super) fn pack_samples<K: Kernel>(
-    kernel: K,
-    problem: &Problem<'_>,
-    plan: &Plan,
-) -> Vec<K::Word> {
+pub(super) fn pack_samples<K: Kernel>(kernel: K, problem: &Problem<'_>, plan: &Plan) -> Buffer {
     let depth = problem.depth;
     pack::<K>(plan, depth, problem.samples(), |panel, words| {
         let start = panel * K::COLS * depth;
@@ -102,11 +99,7 @@ pub(super) fn pack_samples<K: Kernel>(
 }
 
 /// The features as columns, the samples as depth: the right operand of the weights' gradient.
-pub(super) fn pack_features<K: Kernel>(
-    kernel: K,
-    problem: &Problem<'_>,
-    plan: &Plan,
-) -> Vec<K::Word> {
+pub(super) fn pack_features<K: Kernel>(kernel: K, problem: &Problem<'_>, plan: &Plan) -> Buffer {
     pack::<K>(plan, problem.samples(), problem.depth, |panel, words| {
         kernel.pack_right(problem.features, problem.depth, panel, words);
     })
@@ -118,10 +111,10 @@ fn pack<K: Kernel>(
     depth: usize,
     cols: usize,
     pack: impl Fn(usize, &mut [K::Word]) + Sync + Send,
-) -> Vec<K::Word> {
-    let mut words = vec![K::Word::default(); right_len::<K>(depth, cols)];
+) -> Buffer {
+    let mut words = Buffer::new(right_len::<K>(depth, cols));
     let panel = right_len::<K>(depth, K::COLS);
-    let tasks: Vec<_> = words.chunks_exact_mut(panel).enumerate().collect();
+    let tasks: Vec<_> = words.words_mut().chunks_exact_mut(panel).enumerate().collect();
     plan.each(tasks, || (), |(), (index, words)| pack(index, words));
     words
 }
@@ -161,7 +154,7 @@ pub(super) fn tile_logits<K: Kernel>(
     problem: &Problem<'_>,
     classes: Range<usize>,
     samples_right: &[K::Word],
-    words: &mut Vec<K::Word>,
+    words: &mut Buffer,
     logits: &mut [f32],
     width: usize,
 ) {
