@@ -39,8 +39,9 @@ prop_compose! {
 
 /// What f32 may leave uncertain in the losses and gradients of a batch.
 ///
-/// A label's logit is up to 2m|W||x|, and its rounding is that of a loss and, relatively, of a
-/// probability. A gradient is a sum of probabilities times rows of at most 2m their length.
+/// A label's logit is up to 2m|W||x|, and its cosine comes in with the slope of ψ. Its rounding is that
+/// of a loss and, relatively, of a probability. A gradient is a sum of probabilities times rows of at
+/// most 2m their length.
 struct Uncertain {
     loss: f64,
     features: f64,
@@ -53,7 +54,8 @@ impl Uncertain {
         let longest = |rows: &[f64]| rows.chunks(batch.depth).map(norm).fold(0.0, f64::max);
         let m = 2.0 * batch.margin;
         let bias = batch.bias.as_ref().map_or(0.0, |b| b.iter().fold(0.0, |l, b| b.abs().max(l)));
-        let loss = 8.0 * F32 * (1.0 + m * batch.largest_norm_product() + bias);
+        let steepest = angles(batch).map(|theta| slope(batch.margin, theta)).fold(0.0, f64::max);
+        let loss = 8.0 * F32 * (1.0 + (m + steepest) * batch.largest_norm_product() + bias);
         Self {
             loss,
             features: loss * m * longest(&batch.weights) / batch.samples() as f64,
@@ -66,9 +68,7 @@ impl Uncertain {
     /// rounding of cos θ takes eps/sin²θ of it; nothing is left to compare within 1/20.
     fn with_cusp(mut self, batch: &Batch) -> Option<Self> {
         if batch.margin.fract() != 0.0 {
-            let angle = |i| definition::angle(batch.feature(i), batch.weight(batch.labels[i]));
-            let sines = (0..batch.samples()).map(|i| angle(i).sin());
-            let sine = sines.fold(f64::INFINITY, f64::min);
+            let sine = angles(batch).map(f64::sin).fold(f64::INFINITY, f64::min);
             let factor = 1.0 + 1.0 / (sine * sine);
             self.features *= factor;
             self.weights *= factor;
@@ -85,6 +85,24 @@ impl Uncertain {
         for (((part, found), (_, expected)), tolerance) in parts.zip(tolerances) {
             assert_close(&format!("{what}, {part}"), found, expected, tolerance);
         }
+    }
+}
+
+/// θ of every sample.
+fn angles(batch: &Batch) -> impl Iterator<Item = f64> {
+    let own = |i: usize| batch.weight(batch.labels[i]);
+    (0..batch.samples()).map(move |i| definition::angle(batch.feature(i), own(i)))
+}
+
+/// How fast ψ rises with the cosine: m sin mθ/sin θ, and at a cusp, where that is infinite, the mean
+/// over a unit in the last place of the cosine.
+fn slope(margin: f64, theta: f64) -> f64 {
+    let at_a_cusp = margin * (2.0 / F32).sqrt();
+    let sine = theta.sin();
+    if sine == 0.0 {
+        at_a_cusp
+    } else {
+        (margin * (margin * theta).sin().abs() / sine).min(at_a_cusp)
     }
 }
 
