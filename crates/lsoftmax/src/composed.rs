@@ -85,10 +85,11 @@ fn label_logit(features: Tensor<2>, own: Tensor<2>, margin: Margin, lambda: f64)
 }
 
 /// Rows divided by their largest absolute value, which is returned too: their squares can then
-/// neither overflow nor vanish. The scale counts as a constant; it cancels.
+/// neither overflow nor vanish. The scale counts as a constant; it cancels. It is never so small that
+/// its reciprocal, which the backward pass takes, would be infinite.
 fn scaled(rows: Tensor<2>) -> (Tensor<2>, Tensor<2>) {
-    let scale = rows.clone().detach().max_abs_dim(1);
-    let scale = scale.clone().mask_fill(scale.equal_scalar(0.0), 1.0);
+    let smallest = rows.dtype().finfo().map_or(1e-38, |info| info.min_positive);
+    let scale = rows.clone().detach().max_abs_dim(1).clamp_min(smallest);
     (rows / scale.clone(), scale)
 }
 

@@ -60,8 +60,13 @@ pub(crate) trait HeadOps: Backend {
 
 /// Whether [`losses`] can take these tensors: f32 on the CPU backend.
 pub(crate) fn serves(features: &Tensor<2>, weight: &Tensor<2>) -> bool {
-    let flex = |tensor: &Tensor<2>| tensor.dtype() == DType::F32 && inner(tensor.clone()).is_some();
+    let flex = |tensor: &Tensor<2>| tensor.dtype() == DType::F32 && on_cpu(tensor);
     flex(features) && flex(weight)
+}
+
+/// Whether a tensor is of the CPU backend, where reading it back waits for nothing.
+pub(crate) fn on_cpu(tensor: &Tensor<2>) -> bool {
+    inner(tensor.clone()).is_some()
 }
 
 /// The loss of every sample.
@@ -115,7 +120,11 @@ fn slice(tensor: &FlexTensor) -> &[f32] {
     tensor.as_slice().expect("the tensor was made contiguous")
 }
 
-fn checked_labels(labels: Tensor<1, Int>, classes: usize) -> Result<Vec<u32>, ShapeError> {
+/// The labels, if each names a class.
+pub(crate) fn checked_labels(
+    labels: Tensor<1, Int>,
+    classes: usize,
+) -> Result<Vec<u32>, ShapeError> {
     let labels = labels.into_data();
     let checked = |(sample, label): (usize, i64)| match u32::try_from(label) {
         Ok(y) if (y as usize) < classes => Ok(y),
@@ -176,7 +185,10 @@ impl Pass {
         let bad = self.losses.iter().position(|loss| !loss.is_finite());
         let finite = |sample: &head::Sample| sample.geometry.feature_norm.is_finite();
         let features = self.forward.samples.iter().all(finite);
-        if bad.is_none() && features && low.is_finite() && high.is_finite() {
+        let weights = low.is_finite() && high.is_finite();
+        // A bias of −∞ shows nowhere else: its class only becomes impossible.
+        let bias = self.bias.iter().flat_map(slice).all(|bias| bias.is_finite());
+        if bad.is_none() && features && weights && bias {
             return Ok(());
         }
         let depth = slice(&self.features).len() / self.labels.len();

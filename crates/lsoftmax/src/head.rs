@@ -175,9 +175,9 @@ impl LSoftmax {
     /// - labels: `[samples]`, each from 0 to classes − 1
     ///
     /// # Errors
-    /// When shapes don't fit or λ is negative. On the CPU also when a label names no class, or a
-    /// feature, a weight or the loss is not finite; other devices, which would have to wait for the
-    /// values, leave that to [`LSoftmaxOutput::report`].
+    /// When shapes don't fit or λ is negative. On the CPU also when a label names no class and, fused,
+    /// when a feature, a weight or the loss is not finite; other devices, which would have to wait for
+    /// the values, leave that to [`LSoftmaxOutput::report`].
     pub fn forward(
         &self,
         features: Tensor<2>,
@@ -200,7 +200,7 @@ impl LSoftmax {
     /// the readable definition. It holds all samples-by-classes logits.
     ///
     /// # Errors
-    /// When shapes don't fit or λ is negative.
+    /// When shapes don't fit or λ is negative; on the CPU also when a label names no class.
     pub fn forward_composed(
         &self,
         features: Tensor<2>,
@@ -208,9 +208,12 @@ impl LSoftmax {
         lambda: f64,
     ) -> Result<LSoftmaxOutput, HeadError> {
         self.check(&features, &labels, lambda)?;
-        let bias = self.bias.as_ref().map(Param::val);
+        let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
+        if fused::on_cpu(&features) {
+            fused::checked_labels(labels.clone(), weight.dims()[0])?;
+        }
         let (losses, composed) =
-            composed::losses(features, self.weight.val(), bias, labels, self.margin, lambda);
+            composed::losses(features, weight, bias, labels, self.margin, lambda);
         Ok(self.output(losses, lambda, Details::Composed(Box::new(composed))))
     }
 
@@ -234,8 +237,9 @@ impl LSoftmax {
 
     /// A plain linear layer with the same weights.
     pub fn to_linear(&self) -> Linear {
-        let bias = self.bias.as_ref().map(|bias| Param::from_tensor(bias.val()));
-        Linear { weight: Param::from_tensor(self.weight.val().transpose()), bias }
+        // Detached: the layer's parameters are its own, not nodes of this head's graph.
+        let bias = self.bias.as_ref().map(|bias| Param::from_tensor(bias.val().detach()));
+        Linear { weight: Param::from_tensor(self.weight.val().transpose().detach()), bias }
     }
 
     /// This head with the weights of a plain linear layer.
@@ -253,10 +257,9 @@ impl LSoftmax {
             let (expected, found) = (classes * features, layer_classes * features);
             return Err(ShapeError::Length { what, expected, found }.into());
         }
-        // A transposed view would be copied at every step; the copy is made once, here.
-        let weight = layer.weight.val().transpose();
-        self.weight = Param::from_data(weight.to_data(), &self.weight.device());
-        self.bias = layer.bias.as_ref().map(|bias| Param::from_tensor(bias.val()));
+        let device = self.weight.device();
+        self.weight = copied(layer.weight.val().transpose(), &device);
+        self.bias = layer.bias.as_ref().map(|bias| copied(bias.val(), &device));
         Ok(self)
     }
 
@@ -286,6 +289,12 @@ impl LSoftmax {
         let loss = losses.clone().mean();
         LSoftmaxOutput { loss, losses, details, margin: self.margin, lambda }
     }
+}
+
+/// A parameter with this value, laid out as it is read: a transposed view would be copied at every step.
+fn copied<const D: usize>(value: Tensor<D>, device: &Device) -> Param<Tensor<D>> {
+    let dtype = value.dtype();
+    Param::from_tensor(Tensor::from_data(value.into_data(), (device, dtype)))
 }
 
 impl LSoftmaxOutput {

@@ -1,0 +1,292 @@
+//! The report by hand, and what is said when something is wrong.
+
+mod support;
+
+use burn::tensor::{DType, Tensor, TensorData};
+use lsoftmax::{HeadError, LambdaError, Report, ShapeError};
+use support::way::values;
+use support::{Batch, Setup, Way, definition};
+
+const WAYS: [Way; 3] = [Way::Fused, Way::Composed, Way::ComposedF64];
+
+/// Five samples of class 0 at 0°, 30°, 60°, 120° and 180°, of lengths 1 to 5. The second class is at 90°
+/// and a little longer; the third sample leans towards it, the fourth away from it.
+fn five() -> Batch {
+    let at = |degrees: f64, length: f64| {
+        let angle = degrees.to_radians();
+        [length * angle.cos(), length * angle.sin()]
+    };
+    let features = [[1.0, 0.0], at(30.0, 2.0), at(60.0, 3.0), at(-120.0, 4.0), [-5.0, 0.0]];
+    let features: Vec<&[f64]> = features.iter().map(|x| x.as_slice()).collect();
+    Batch::new(&features, &[&[1.0, 0.0], &[0.0, 1.1]], &[0; 5]).with_margin(2.0)
+}
+
+fn report(way: Way, batch: &Batch) -> Report {
+    Setup::new(way, batch).output().report().unwrap()
+}
+
+fn assert_near(what: &str, found: f64, expected: f64) {
+    // Angles in degrees and norms up to 180, from numbers that f32 has rounded.
+    assert!((found - expected).abs() < 2e-5, "{what} is {found} and not {expected}");
+}
+
+#[test]
+fn every_entry_is_the_one_found_by_hand() {
+    for way in WAYS {
+        let found = report(way, &five());
+        assert_eq!((found.samples, found.margin.value(), found.lambda), (5, 2.0, 0.0));
+        let theta = found.theta;
+        assert_near("mean", theta.mean, 78.0);
+        // Places 0.2, 1, 2, 3 and 3.8 among 0, 30, 60, 120, 180.
+        assert_near("p5", theta.p5, 6.0);
+        assert_near("p25", theta.p25, 30.0);
+        assert_near("p50", theta.p50, 60.0);
+        assert_near("p75", theta.p75, 120.0);
+        assert_near("p95", theta.p95, 168.0);
+        assert_eq!(found.k, [3, 2], "{way:?}: up to 90°, and above");
+        let norms = found.feature_norm;
+        assert_near("shortest", norms.min, 1.0);
+        assert_near("mean", norms.mean, 3.0);
+        assert_near("longest", norms.max, 5.0);
+        assert_near("shortest weight", found.weight_norm.min, 1.0);
+        assert_near("longest weight", found.weight_norm.max, 1.1);
+        // Over |x|: cos is 1, .87, .5, −.5, −1, the rival's 0, .55, .95, −.95, 0: right three times. And
+        // ψ, cos 2θ at first, is 1, .5, −.5, −1.5, −3: only the first sample is out of the margin.
+        assert_eq!((found.accuracy, found.inside_margin), (0.6, 0.8), "{way:?}");
+        let losses = definition::losses(&five());
+        assert_near("loss", found.loss, losses.iter().sum::<f64>() / 5.0);
+    }
+}
+
+/// λ changes the loss of the step, but not what counts as inside the margin; a bias counts in both.
+#[test]
+fn inside_the_margin_is_the_whole_margin_with_the_bias() {
+    for way in WAYS {
+        let annealed = report(way, &five().with_lambda(1e6));
+        assert_eq!((annealed.lambda, annealed.accuracy, annealed.inside_margin), (1e6, 0.6, 0.8));
+        // By |x|: ψ + b against the rival: 1.2 > 0, 1.2 > 1.1, −1.3 < 2.86, −5.8 < −3.8, −14.8 < 0.
+        let biased = Batch { bias: Some(vec![0.2, 0.0]), ..five() };
+        assert_eq!(report(way, &biased).inside_margin, 0.6, "{way:?}");
+        let biased = Batch { bias: Some(vec![-20.0, 0.0]), ..five() };
+        let lost = report(way, &biased);
+        assert_eq!((lost.accuracy, lost.inside_margin), (0.0, 1.0), "{way:?}");
+    }
+}
+
+#[test]
+fn the_report_is_the_same_from_every_way() {
+    for seed in 0..20 {
+        let batch =
+            Batch::random(seed, 37, 9, 150).with_bias(true).with_margin(4.0).with_lambda(2.0);
+        let exact = report(Way::ComposedF64, &batch);
+        for way in [Way::Fused, Way::Composed] {
+            let found = report(way, &batch);
+            assert_eq!(
+                (found.k.clone(), found.accuracy),
+                (exact.k.clone(), exact.accuracy),
+                "{way:?}"
+            );
+            assert_eq!(found.inside_margin, exact.inside_margin, "{way:?}");
+            let numbers = |r: &Report| {
+                let (t, x, w) = (r.theta, r.feature_norm, r.weight_norm);
+                let angles = [t.mean, t.p5, t.p25, t.p50, t.p75, t.p95];
+                [&angles[..], &[x.min, x.mean, x.max, w.min, w.max, r.loss]].concat()
+            };
+            for (found, exact) in numbers(&found).iter().zip(numbers(&exact)) {
+                assert_near(&format!("{way:?}"), *found, exact);
+            }
+        }
+    }
+}
+
+/// Without an angle a sample counts as one at 90°, neither near nor far.
+#[test]
+fn a_sample_without_an_angle_counts_as_a_right_one() {
+    let batch = Batch::new(&[&[0.0, 0.0]], &[&[1.0, 2.0], &[0.5, 0.0]], &[1]).with_margin(3.0);
+    for way in WAYS {
+        let found = report(way, &batch);
+        assert_eq!((found.theta.mean, found.theta.p5, found.theta.p95), (90.0, 90.0, 90.0));
+        assert_eq!((found.k.as_slice(), found.feature_norm.max), (&[0, 1, 0][..], 0.0));
+        // Both scores are 0, and a tie goes to the first class.
+        assert_eq!((found.accuracy, found.inside_margin), (0.0, 1.0));
+    }
+}
+
+#[test]
+fn one_class_has_no_rival_and_one_sample_is_every_percentile() {
+    let batch = Batch::new(&[&[0.0, -2.0]], &[&[0.0, 1.0]], &[0]).with_margin(4.0);
+    for way in WAYS {
+        let found = report(way, &batch);
+        assert_eq!((found.accuracy, found.inside_margin, found.loss), (1.0, 0.0, 0.0), "{way:?}");
+        assert_eq!((found.theta.p5, found.theta.p50, found.k), (180.0, 180.0, vec![0, 0, 0, 1]));
+    }
+}
+
+/// What the head says, in the forward pass or, composed, in the report.
+fn refused(way: Way, batch: &Batch) -> HeadError {
+    let setup = Setup::new(way, batch);
+    let result = setup.forward().and_then(|output| output.report());
+    result.expect_err(&format!("{way:?} accepts {batch:?}"))
+}
+
+/// A batch with more classes than a tile of any kernel has, of which some have no sample.
+fn many_classes() -> Batch {
+    let batch = Batch::random(51, 6, 5, 400).with_bias(true).with_margin(4.0);
+    Batch { labels: vec![3, 0, 399, 3, 200, 7], ..batch }
+}
+
+#[test]
+fn the_first_bad_feature_is_named() {
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for way in WAYS {
+            for (sample, index) in [(0, 0), (2, 4), (5, 1)] {
+                let mut batch = many_classes();
+                batch.features[sample * 5 + index] = bad;
+                // A later one, and a bad weight besides, don't change what comes first.
+                batch.features[5 * 5 + 4] = f64::NAN;
+                batch.weights[17] = f64::NAN;
+                let error = refused(way, &batch);
+                let HeadError::Feature { sample: s, index: i, value } = error else {
+                    panic!("{way:?}: {error}")
+                };
+                assert_eq!((s, i), (sample, index), "{way:?}");
+                assert!(value == bad || value.is_nan() && bad.is_nan(), "{way:?}: {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_bad_weight_is_named() {
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for way in WAYS {
+            // Of a label, of a class without samples, and of the last class.
+            for (class, index) in [(0, 0), (3, 2), (17, 4), (250, 1), (399, 3)] {
+                let mut batch = many_classes();
+                batch.weights[class * 5 + index] = bad;
+                batch.bias.as_mut().unwrap()[0] = f64::NAN;
+                let error = refused(way, &batch);
+                let HeadError::Weight { class: c, index: i, .. } = error else {
+                    panic!("{way:?}: {error}")
+                };
+                assert_eq!((c, i), (class, index), "{way:?}");
+            }
+        }
+    }
+}
+
+/// −∞ makes a class impossible, which would pass for a small probability.
+#[test]
+fn the_first_bad_bias_is_named() {
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for way in WAYS {
+            for class in [0, 3, 17, 250, 399] {
+                let mut batch = many_classes();
+                batch.bias.as_mut().unwrap()[class] = bad;
+                let error = refused(way, &batch);
+                let HeadError::Bias { class: c, .. } = error else { panic!("{way:?}: {error}") };
+                assert_eq!(c, class, "{way:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_loss_that_overflows_names_the_sample_and_both_norms() {
+    let batch = Batch::new(
+        &[&[1.0, 0.0], &[-3e30, 4e30], &[3e30, 0.0]],
+        &[&[6e25, 8e25], &[-6e25, 0.0]],
+        &[0, 0, 1],
+    );
+    for way in [Way::Fused, Way::Composed] {
+        for margin in [1.0, 2.0, 2.5] {
+            let error = refused(way, &batch.clone().with_margin(margin));
+            let HeadError::Loss { sample, value, feature_norm, weight_norm } = error else {
+                panic!("{way:?}: {error}")
+            };
+            assert!(!value.is_finite());
+            let norms = (feature_norm / 5e30 - 1.0).abs() + (weight_norm / 1e26 - 1.0).abs();
+            assert!(sample == 1 && norms < 1e-5, "{way:?}: {sample} {feature_norm} {weight_norm}");
+        }
+    }
+    // In f64 there is room.
+    assert!(report(Way::ComposedF64, &batch).loss.is_finite());
+}
+
+#[test]
+fn a_label_that_names_no_class_is_refused() {
+    let classes = many_classes().classes;
+    for way in WAYS {
+        let setup = Setup::new(way, &many_classes());
+        for bad in [-1, -400, 400, 401, i64::MAX, i64::MIN, 1 << 32, (1 << 32) + 3] {
+            let data = TensorData::new(vec![3, 0, 399, 3, bad, -7], [6]);
+            let labels = Tensor::from_data(data, (&setup.features.device(), DType::I64));
+            let result = way.forward(&setup.head, setup.features.clone(), labels, 0.0);
+            let expected = ShapeError::Label { sample: 4, label: bad, classes };
+            assert_eq!(result.unwrap_err(), HeadError::Shape(expected), "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused() {
+    for way in WAYS {
+        let setup = Setup::new(way, &many_classes());
+        let forward =
+            |features, labels| way.forward(&setup.head, features, labels, 0.0).unwrap_err();
+        let (features, named) = (setup.features.clone(), setup.labels.clone());
+        assert_eq!(
+            forward(features.clone().slice([0..6, 0..4]), named.clone()),
+            HeadError::Features { expected: 5, found: 4 }
+        );
+        assert_eq!(
+            forward(features.clone().slice([0..5]), named.clone()),
+            HeadError::Labels { samples: 5, labels: 6 }
+        );
+        assert_eq!(
+            forward(features.clone(), named.clone().slice([0..1])),
+            HeadError::Labels { samples: 6, labels: 1 }
+        );
+        let none = ShapeError::Empty { samples: 0, features: 5, classes: 400 };
+        let empty = Tensor::empty([0, 5], (&features.device(), way.dtype()));
+        let no_labels = Tensor::empty([0], &features.device());
+        assert_eq!(forward(empty, no_labels), HeadError::Shape(none));
+    }
+}
+
+#[test]
+fn a_lambda_that_is_none_is_refused() {
+    for way in WAYS {
+        for bad in [-1e-12, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let error = Setup::new(way, &many_classes().with_lambda(bad)).forward().unwrap_err();
+            let HeadError::Lambda(LambdaError::Value(value)) = error else { panic!("{error}") };
+            assert_eq!(value.to_bits(), bad.to_bits());
+        }
+        let good = Setup::new(way, &many_classes().with_lambda(f64::MAX)).output();
+        assert!(values(good.loss)[0].is_finite(), "{way:?}");
+    }
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let told = |edit: fn(&mut Batch)| {
+        let mut batch = many_classes();
+        edit(&mut batch);
+        refused(Way::Fused, &batch).to_string()
+    };
+    let feature = told(|b| b.features[7] = f64::NAN);
+    assert!(
+        feature.starts_with("feature 2 of sample 1 is NaN: the network before the head"),
+        "{feature}"
+    );
+    let weight = told(|b| b.weights[7] = f64::INFINITY);
+    assert!(
+        weight.starts_with("weight 2 of class 1 is inf: the last update was not finite"),
+        "{weight}"
+    );
+    let bias = told(|b| b.bias.as_mut().unwrap()[9] = f64::NAN);
+    assert!(
+        bias.starts_with("the bias of class 9 is NaN: the last update was not finite"),
+        "{bias}"
+    );
+}
