@@ -225,6 +225,16 @@ fn the_number_of_threads_changes_no_bit() {
     }
 }
 
+/// Logits are kept from the forward pass for the backward pass only up to a limit (24 MB); of these
+/// some are, and the rest are computed again.
+#[test]
+fn more_logits_than_are_kept_change_nothing() {
+    let batch = Batch::random(34, 250, 6, 27_000).with_bias(true).with_margin(3.0);
+    let [fused, composed] = [Way::Fused, Way::Composed].map(|way| Run::new(way, &batch));
+    assert_close("losses", &fused.losses, &composed.losses, ROUNDING * composed.loss);
+    assert_gradients_close("gradients", &fused.gradients, &composed.gradients, ROUNDING);
+}
+
 /// The gradient goes on into the layers before the head, fused or not.
 #[test]
 fn the_layers_before_the_head_get_the_composed_gradient() {
