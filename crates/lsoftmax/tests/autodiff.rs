@@ -137,6 +137,23 @@ fn what_is_frozen_has_no_gradient_and_changes_no_other() {
     }
 }
 
+/// A part on a device without gradients counts as frozen; labels may be on either.
+#[test]
+fn a_part_without_gradients_leaves_the_other_its_own() {
+    let batch = batch();
+    for way in [Way::Fused, Way::Composed] {
+        let expected = Run::new(way, &batch).gradients;
+        let plain = || Setup::on(&Device::flex(), way, &batch);
+        let fixed =
+            Setup { features: plain().features, labels: plain().labels, ..Setup::new(way, &batch) };
+        let weights = fixed.head.weight.val().grad(&fixed.output().loss.backward()).unwrap();
+        assert_same_bits(&format!("{way:?}"), &values(weights), &expected.weights);
+        let fixed = Setup { head: plain().head, ..Setup::new(way, &batch) };
+        let features = fixed.features.grad(&fixed.output().loss.backward()).unwrap();
+        assert_same_bits(&format!("{way:?}"), &values(features), &expected.features);
+    }
+}
+
 #[test]
 fn a_device_without_gradients_gives_the_same_losses() {
     let batch = batch();
