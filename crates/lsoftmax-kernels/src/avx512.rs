@@ -163,19 +163,8 @@ impl Kernel for Avx512Bf16 {
     }
 
     fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [Pair]) {
-        let depth = source.len() / cols;
-        let words = depth.div_ceil(Pair::ELEMENTS);
-        for (offset, out) in out.chunks_exact_mut(words * COLS).enumerate() {
-            let col = (panel + offset) * COLS;
-            let width = COLS.min(cols - col);
-            for (word, out) in out.chunks_exact_mut(COLS).enumerate() {
-                let first = &source[2 * word * cols + col..][..width];
-                let second = (2 * word + 1) * cols + col;
-                let second = source.get(second..second + width).unwrap_or_default();
-                self.join_rows(first, second, &mut out[..width]);
-                out[width..].fill(Pair::default());
-            }
-        }
+        // SAFETY: `self` is only made where the CPU has these.
+        unsafe { pack_pairs(source, cols, panel, out) }
     }
 
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Pair]) {
@@ -219,6 +208,24 @@ fn join_neighbours(row: &[f32], out: &mut [Pair]) {
     }
 }
 
+/// See [`Kernel::pack_right`]. The source is read row by row, as it lies in memory.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+fn pack_pairs(source: &[f32], cols: usize, panel: usize, out: &mut [Pair]) {
+    let words = (source.len() / cols).div_ceil(Pair::ELEMENTS);
+    for (word, two) in source.chunks(2 * cols).enumerate() {
+        let (first, second) = two.split_at(cols);
+        for (offset, out) in out.chunks_exact_mut(words * COLS).enumerate() {
+            let start = (panel + offset) * COLS;
+            let end = cols.min(start + COLS);
+            let (out, padding) = out[word * COLS..][..COLS].split_at_mut(end - start);
+            let second = if second.is_empty() { second } else { &second[start..end] };
+            join_rows(&first[start..end], second, out);
+            padding.fill(Pair::default());
+        }
+    }
+}
+
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn join_rows(first: &[f32], second: &[f32], out: &mut [Pair]) {
     // Places of the pairs' halves in (first, second): 0, 16, 1, 17, …

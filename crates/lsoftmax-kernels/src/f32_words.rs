@@ -89,12 +89,14 @@ pub(crate) fn pack_right<E: F32Words, const COLS: usize>(
     out: &mut [f32],
 ) {
     let depth = source.len() / cols;
-    for (offset, out) in out.chunks_exact_mut(depth * COLS).enumerate() {
-        let col = (panel + offset) * COLS;
-        let width = COLS.min(cols - col);
-        for (row, out) in source.chunks_exact(cols).zip(out.chunks_exact_mut(COLS)) {
-            encode::<E>(&row[col..col + width], out);
-            out[width..].fill(0.0);
+    // The source is read row by row, as it lies in memory.
+    for (d, row) in source.chunks_exact(cols).enumerate() {
+        for (offset, out) in out.chunks_exact_mut(depth * COLS).enumerate() {
+            let start = (panel + offset) * COLS;
+            let end = cols.min(start + COLS);
+            let (out, padding) = out[d * COLS..][..COLS].split_at_mut(end - start);
+            encode::<E>(&row[start..end], out);
+            padding.fill(0.0);
         }
     }
 }

@@ -126,13 +126,13 @@ fn naive(case: &Case) -> Naive {
         let sum: f64 = z.iter().map(|z| (z - max).exp()).sum();
         out.losses.push(max + sum.ln() - z[y]);
         out.correct.push(z.iter().position(|z| *z == max) == Some(y));
-        for j in 0..k {
-            let p = (z[j] - max).exp() / sum - if j == y { 1.0 } else { 0.0 };
+        for (j, z) in z.iter().enumerate() {
+            let p = (z - max).exp() / sum - if j == y { 1.0 } else { 0.0 };
             let p = p / n as f64;
             out.bias[j] += p;
-            for c in 0..d {
+            for (c, x) in x.iter().enumerate() {
                 out.features[i * d + c] += p * f64::from(case.weights[j * d + c]);
-                out.weights[j * d + c] += p * f64::from(x[c]);
+                out.weights[j * d + c] += p * f64::from(*x);
             }
         }
     }

@@ -266,11 +266,11 @@ fn sizes_that_do_not_fit_are_refused() {
             HeadError::Features { expected: 5, found: 4 }
         );
         assert_eq!(
-            forward(features.clone().slice(0..5), named.clone()),
+            forward(features.clone().narrow(0, 0, 5), named.clone()),
             HeadError::Labels { samples: 5, labels: 6 }
         );
         assert_eq!(
-            forward(features.clone(), named.clone().slice(0..1)),
+            forward(features.clone(), named.clone().narrow(0, 0, 1)),
             HeadError::Labels { samples: 6, labels: 1 }
         );
         let none = ShapeError::Empty { samples: 0, features: 5, classes: 400 };
