@@ -74,8 +74,10 @@ fn label_logit(features: Tensor<2>, own: Tensor<2>, margin: Margin, lambda: f64)
     let x_norm = x_square.mask_fill(undefined.clone(), 1.0).sqrt();
     let w_norm = w_square.mask_fill(undefined.clone(), 1.0).sqrt();
     let dot = (x * w).sum_dim(1);
-    let cos = (dot.clone() / (x_norm.clone() * w_norm.clone())).clamp(-1.0, 1.0);
-    let psi = psi(cos, margin);
+    let cos = dot.clone() / (x_norm.clone() * w_norm.clone());
+    // What rounding adds beyond ±1 is taken away as a constant; a clamp would take the slope too.
+    let constant = cos.clone().detach();
+    let psi = psi(cos - (constant.clone() - constant.clamp(-1.0, 1.0)), margin);
 
     // Not `div_scalar`, whose derivative Burn computes in f32 whatever the tensors are.
     let (plain_share, margin_share) = shares(lambda);

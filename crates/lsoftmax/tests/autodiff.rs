@@ -137,6 +137,23 @@ fn what_is_frozen_has_no_gradient_and_changes_no_other() {
     }
 }
 
+/// A part on a device without gradients counts as frozen; labels may be on either.
+#[test]
+fn a_part_without_gradients_leaves_the_other_its_own() {
+    let batch = batch();
+    for way in [Way::Fused, Way::Composed] {
+        let expected = Run::new(way, &batch).gradients;
+        let plain = || Setup::on(&Device::flex(), way, &batch);
+        let fixed =
+            Setup { features: plain().features, labels: plain().labels, ..Setup::new(way, &batch) };
+        let weights = fixed.head.weight.val().grad(&fixed.output().loss.backward()).unwrap();
+        assert_same_bits(&format!("{way:?}"), &values(weights), &expected.weights);
+        let fixed = Setup { head: plain().head, ..Setup::new(way, &batch) };
+        let features = fixed.features.grad(&fixed.output().loss.backward()).unwrap();
+        assert_same_bits(&format!("{way:?}"), &values(features), &expected.features);
+    }
+}
+
 #[test]
 fn a_device_without_gradients_gives_the_same_losses() {
     let batch = batch();
@@ -223,6 +240,16 @@ fn the_number_of_threads_changes_no_bit() {
             }
         }
     }
+}
+
+/// Logits are kept from the forward pass for the backward pass only up to a limit (24 MB); of these
+/// some are, and the rest are computed again.
+#[test]
+fn more_logits_than_are_kept_change_nothing() {
+    let batch = Batch::random(34, 250, 6, 27_000).with_bias(true).with_margin(3.0);
+    let [fused, composed] = [Way::Fused, Way::Composed].map(|way| Run::new(way, &batch));
+    assert_close("losses", &fused.losses, &composed.losses, ROUNDING * composed.loss);
+    assert_gradients_close("gradients", &fused.gradients, &composed.gradients, ROUNDING);
 }
 
 /// The gradient goes on into the layers before the head, fused or not.

@@ -98,6 +98,25 @@ fn gradients_are_the_differences_around_every_knot() {
     });
 }
 
+/// So near to 0 and π that the cosine, rounded, is ±1 or beyond: what the gradient has across the
+/// feature is m²θ, and not lost. (At π only for a whole margin; a real one has a cusp there.)
+///
+/// Composed in f32 it was lost where rounding had taken the cosine beyond 1: a clamp has no slope.
+#[test]
+fn gradients_are_the_differences_at_small_angles() {
+    for_every_setting(|margin, lambda, bias| {
+        // Enough samples that some are rounded up.
+        let small = [1e-2, 1e-3, 3e-4, 2e-4, 1e-4, 3e-5].repeat(4);
+        let end = if margin.fract() == 0.0 { PI } else { 0.0 };
+        let large = small.iter().map(|angle| (end - angle).abs()).collect();
+        for angles in [small, large] {
+            let batch = Batch::at_angles(21, &angles, 5, 4, 0.5).with_margin(margin);
+            let differences = Differences { step: 1e-5, good_to: 1e-7 };
+            check("small angles", &batch.with_lambda(lambda).with_bias(bias), differences);
+        }
+    });
+}
+
 /// A sample along the weights of its class, and one against them; exact, as halves are.
 fn parallel(factors: &[f64]) -> Batch {
     let mut batch = Batch::random(13, factors.len(), 6, 3);

@@ -5,12 +5,14 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::config::Config;
-use burn::module::{Initializer, Module};
+use burn::module::{Initializer, Module, Param};
 use burn::nn::LinearConfig;
 use burn::tensor::{DType, Device, Tensor};
 use lsoftmax::{HeadError, LSoftmaxConfig, Precision, ShapeError};
 use support::way::{tensor, values};
-use support::{Batch, Setup, Way, assert_close, assert_same_bits, definition};
+use support::{
+    Batch, Setup, Way, assert_close, assert_gradients_close, assert_same_bits, definition,
+};
 
 fn parse(text: &str) -> Result<LSoftmaxConfig, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
@@ -101,6 +103,43 @@ fn a_prediction_is_the_first_largest_score() {
     let found = setup.head.predict(setup.features.clone());
     assert_eq!(found.dims(), [4]);
     assert_eq!(found.into_data().iter::<i64>().collect::<Vec<_>>(), [0, 1, 0, 0]);
+}
+
+/// Tensors of sixteen bits take the composed way, as far as their digits go: a cosine is rounded once,
+/// which ψ magnifies by at most m², and a logit of up to 2m|W||x| with it.
+#[test]
+fn half_precision_tensors_have_a_loss_and_gradients() {
+    let exact = Batch::random(65, 6, 5, 7).with_bias(true).with_lambda(0.5);
+    for (dtype, epsilon) in [(DType::F16, 2f64.powi(-10)), (DType::BF16, 2f64.powi(-7))] {
+        for m in [1.0, 2.5, 4.0] {
+            let batch = exact.clone().with_margin(m);
+            let mut setup = Setup::new(Way::Composed, &batch);
+            let parameter = |rows: Tensor<2>| Param::from_tensor(rows.cast(dtype).detach());
+            setup.features = parameter(setup.features).val();
+            setup.head.weight = parameter(setup.head.weight.val());
+            setup.head.bias =
+                setup.head.bias.map(|bias| Param::from_tensor(bias.val().cast(dtype).detach()));
+            let output =
+                setup.head.forward(setup.features.clone(), setup.labels.clone(), 0.5).unwrap();
+            assert_eq!(output.loss.dtype(), dtype);
+            let what = format!("{dtype:?}, margin {m}");
+            let tolerance = epsilon * (2.0 * m + m * m) * batch.largest_norm_product();
+            assert_close(
+                &what,
+                &values(output.losses.clone()),
+                &definition::losses(&batch),
+                tolerance,
+            );
+            let expected = definition::gradients(&batch, 1e-4);
+            assert_gradients_close(
+                &what,
+                &setup.gradients(&output.loss),
+                &expected,
+                epsilon * (2.0 + m * m),
+            );
+            assert_eq!(output.report().unwrap().samples, 6);
+        }
+    }
 }
 
 /// Any layer: its bias comes along, on the head's device and in the layer's float type.

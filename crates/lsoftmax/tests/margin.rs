@@ -139,18 +139,26 @@ proptest! {
 #[test]
 fn k_is_the_number_of_the_interval_everywhere_in_it() {
     let whole = (1..=40).map(f64::from);
-    for m in whole.chain([1.001, 1.5, 2.5, 3.7, 3.999, 19.25, 1000.0]) {
+    let beside = [2.0f64, 3.0, 16.0].into_iter().flat_map(|m| [m.next_down(), m.next_up()]);
+    let real = [1.001, 1.5, 2.5, 3.7, 3.999, 19.25, 999.5, 1000.0].into_iter().chain(beside);
+    for m in whole.chain(real) {
         let margin = Margin::new(m).unwrap();
         assert_eq!(margin.intervals(), m.ceil() as usize);
         for k in 0..margin.intervals() {
             let (start, end) = (k as f64 * PI / m, ((k + 1) as f64 * PI / m).min(PI));
             // A millionth of π/m from either end is some units in the last place of cos θ inside.
             let inside = 1e-6 * (end - start);
-            for theta in [start + inside, (start + end) / 2.0, end - inside] {
+            // Just above a whole number the last interval is shorter than a cosine can tell from π.
+            let seen = end - start > 1e-6;
+            for theta in
+                [start + inside, (start + end) / 2.0, end - inside].into_iter().filter(|_| seen)
+            {
                 assert_eq!(psi_at(m, theta).k, k, "m = {m}, θ = {theta}");
             }
         }
-        assert_eq!((margin.psi(1.0).k, margin.psi(-1.0).k), (0, margin.intervals() - 1), "m = {m}");
+        assert_eq!(margin.psi(1.0).k, 0, "m = {m}");
+        let intervals = (m - 1e-9).ceil() as usize..=margin.intervals();
+        assert!(intervals.contains(&(margin.psi(-1.0).k + 1)), "m = {m}");
     }
 }
 

@@ -278,6 +278,21 @@ proptest! {
     }
 }
 
+/// With one row of weights for all classes all logits are equal, and stay so in the precision of the
+/// products: softmax takes the label's from the same product as the others', and the loss is ln K.
+#[test]
+fn softmax_rounds_the_label_as_it_rounds_the_others() {
+    for seed in 0..20 {
+        let mut batch = Batch::random(seed, 6, 33, 40);
+        let row = batch.weight(0).to_vec();
+        batch.weights = row.repeat(batch.classes);
+        for way in Way::ALL {
+            let expected = vec![(batch.classes as f64).ln(); 6];
+            assert_close(&format!("{way:?}"), &Run::new(way, &batch).losses, &expected, 8.0 * F32);
+        }
+    }
+}
+
 /// The report's margin is the head's, also when it is no whole number.
 #[test]
 fn a_head_keeps_its_margin() {

@@ -4,6 +4,7 @@ mod support;
 
 use burn::tensor::{DType, Tensor, TensorData};
 use lsoftmax::{HeadError, LambdaError, Report, ShapeError};
+use support::batch::exact;
 use support::way::values;
 use support::{Batch, Setup, Way, definition};
 
@@ -95,6 +96,31 @@ fn the_report_is_the_same_from_every_way() {
             for (found, exact) in numbers(&found).iter().zip(numbers(&exact)) {
                 assert_near(&format!("{way:?}"), *found, exact);
             }
+        }
+    }
+}
+
+/// Rounding may take the cosine of parallel vectors beyond ±1, where it has no angle.
+#[test]
+fn parallel_samples_have_an_angle() {
+    let mut batch = Batch::random(52, 200, 7, 100).with_margin(3.0);
+    batch.labels = (0..200).map(|i| i / 2).collect();
+    let against = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
+    batch.features = (0..200)
+        .flat_map(|i| {
+            batch.weight(i / 2).iter().map(move |w| exact(w * 3.3 * against(i))).collect::<Vec<_>>()
+        })
+        .collect();
+    for way in WAYS {
+        let found = report(way, &batch);
+        assert_eq!(found.k, [100, 0, 100], "{way:?}");
+        // 3.3·w is rounded too, by 1e-7 of itself: that much of an angle there is.
+        for (what, found, expected) in [
+            ("p5", found.theta.p5, 0.0),
+            ("p95", found.theta.p95, 180.0),
+            ("mean", found.theta.mean, 90.0),
+        ] {
+            assert_near(&format!("{what} ({way:?})"), found, expected);
         }
     }
 }
