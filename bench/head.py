@@ -105,8 +105,8 @@ def measure(classes: int, options) -> dict:
 
 
 HEADER = [
-    "classes", "features", "PyTorch f32 ms", "PyTorch best ms", "f32 ms", "times as fast as f32", "bf16 ms",
-    "times as fast as best", "m=4 / m=1, f32", "m=4 / m=1, bf16", "peak MB, f32 / bf16", "PyTorch peak MB, f32 / best",
+    "classes", "features", "PyTorch f32, ms", "PyTorch best, ms", "f32, ms", "faster than f32", "bf16, ms",
+    "faster than best", "m=4 / m=1, f32", "m=4 / m=1, bf16", "peak MB, f32 / bf16", "PyTorch peak MB, f32 / best",
 ]  # fmt: skip
 
 
@@ -117,19 +117,23 @@ def row(result: dict) -> list[str]:
     best = result["pytorch"]["best"]
     peaks = [max(our_peaks[f"{precision} m={m}"] for m in MARGINS) for precision in PRECISIONS]
     return [
-        str(result["classes"]),
+        f"{result['classes']:,}",
         str(result["features"]),
-        f"{theirs['f32']:.3g}",
-        f"{theirs[best]:.3g} ({best})",
-        f"{ours['f32 m=1']:.3g}",
-        f"{theirs['f32'] / ours['f32 m=1']:.2f}",
-        f"{ours['bf16 m=1']:.3g}",
-        f"{theirs[best] / ours['bf16 m=1']:.2f}",
+        milliseconds(theirs['f32']),
+        f"{milliseconds(theirs[best])} ({best})",
+        milliseconds(ours['f32 m=1']),
+        f"{theirs['f32'] / ours['f32 m=1']:.2f}x",
+        milliseconds(ours['bf16 m=1']),
+        f"{theirs[best] / ours['bf16 m=1']:.2f}x",
         f"{ours['f32 m=4'] / ours['f32 m=1']:.3f}",
         f"{ours['bf16 m=4'] / ours['bf16 m=1']:.3f}",
         " / ".join(megabytes(peak) for peak in peaks),
         " / ".join(megabytes(their_peaks[mode]) for mode in ("f32", best)),
     ]
+
+
+def milliseconds(time: float) -> str:
+    return f"{time:,.0f}" if time >= 100 else f"{time:.3g}"
 
 
 def megabytes(count: int) -> str:
@@ -176,12 +180,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=available, help="for both sides (default: %(default)s)")
     parser.add_argument("--program", type=Path, default=ROOT / "target/release/lsoftmax", help="(default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
+    parser.add_argument("--show", type=Path, metavar="RECORD", help="print the table of a record, measure nothing")
     options = parser.parse_args()
     if not 1 <= options.threads <= available:
         parser.error(f"--threads {options.threads}: this process may use 1 to {available}")
     if options.rounds < 1:
         parser.error(f"--rounds {options.rounds}: must be at least 1")
-    if not options.program.exists():
+    if not options.show and not options.program.exists():
         parser.error(f"{options.program} is missing: run `cargo build --release` first")
     return options
 
@@ -190,6 +195,12 @@ def main():
     options = parse()
     print(table_line(HEADER))
     print(table_line(["---:"] * len(HEADER)), flush=True)
+    if options.show:
+        record = json.loads(options.show.read_text())
+        for result in record["results"]:
+            print(table_line(row(result)))
+        print(f"\n{describe(record)}.")
+        return
     results = []
     for classes in options.classes:
         results.append(measure(classes, options))
@@ -203,7 +214,7 @@ def main():
         "results": results,
     }
     print(f"\n{describe(record)}.")
-    print(f"{SAMPLES} samples, margin 1 unless said. Times as fast: above 1, the program is faster.")
+    print(f"{SAMPLES} samples, margin 1 unless said.")
     if options.json:
         options.json.write_text(json.dumps(record, indent=1) + "\n")
 
