@@ -5,7 +5,8 @@
 //! steps 16 words of depth. Where rows or depth end earlier, the operand goes through a buffer
 //! padded with zeros.
 
-use crate::avx512::{Avx512Bf16, with_avx512};
+use crate::avx512::Avx512;
+use crate::avx512_bf16::Avx512Bf16;
 use crate::bf16;
 use crate::buffer::Buffer;
 use crate::kernel::{Kernel, Left, Pair, TileArgs, Word};
@@ -27,9 +28,9 @@ const CONFIG: TileConfig = {
     config
 };
 
-/// bf16 pairs by AMX; the passes over logits by AVX-512, which every CPU with AMX has.
+/// bf16 pairs by AMX. The right operand is that of the path below, and so are the other passes.
 #[derive(Clone, Copy)]
-pub(crate) struct Amx(());
+pub(crate) struct Amx(Avx512Bf16);
 
 impl Amx {
     pub(crate) fn is_available() -> bool {
@@ -39,14 +40,9 @@ impl Amx {
     /// # Safety
     /// The CPU has AMX-BF16 and AVX-512 BF16, or an emulator of what it lacks is installed.
     pub(crate) unsafe fn assume() -> Self {
-        Self(())
-    }
-
-    /// The path below, whose right operand is laid out in the same way.
-    fn vectors(self) -> Avx512Bf16 {
         const { assert!(COLS == Avx512Bf16::COLS) };
-        // SAFETY: `self` is only made where the CPU has AVX-512 BF16.
-        unsafe { Avx512Bf16::assume() }
+        // SAFETY: by the caller's promise.
+        Self(unsafe { Avx512Bf16::assume() })
     }
 }
 
@@ -57,25 +53,20 @@ fn row_step(words: usize) -> usize {
 
 impl Kernel for Amx {
     type Word = Pair;
+    type Vectors = Avx512;
     type Session = Tiles;
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
+
+    #[inline(always)]
+    fn vectors(self) -> Avx512 {
+        self.0.vectors()
+    }
 
     fn session(self) -> Tiles {
         // SAFETY: `self` is only made where AMX works. The session lives as long as one product,
         // which waits for no other task.
         unsafe { Tiles::configure(&CONFIG) }
-    }
-
-    #[inline(always)]
-    fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: `self` is only made where the CPU has AVX-512.
-        unsafe { with_avx512(f) }
-    }
-
-    #[inline(always)]
-    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
     }
 
     unsafe fn tile(self, args: TileArgs<Pair>) {
@@ -93,7 +84,7 @@ impl Kernel for Amx {
         let step = row_step(words);
         scratch.resize(source.len() / depth * step);
         let rows = source.chunks_exact(depth).zip(scratch.words_mut().chunks_exact_mut(step));
-        rows.for_each(|(row, out)| self.vectors().join_neighbours(row, &mut out[..words]));
+        rows.for_each(|(row, out)| self.0.join_neighbours(row, &mut out[..words]));
         Left { words: scratch.words(), row_step: step, depth_step: 1 }
     }
 
@@ -119,11 +110,11 @@ impl Kernel for Amx {
     }
 
     fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [Pair]) {
-        self.vectors().pack_right(source, cols, panel, out);
+        self.0.pack_right(source, cols, panel, out);
     }
 
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Pair]) {
-        self.vectors().pack_right_transposed(source, depth, out);
+        self.0.pack_right_transposed(source, depth, out);
     }
 }
 

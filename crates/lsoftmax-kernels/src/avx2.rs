@@ -1,20 +1,18 @@
 //! AVX2 with FMA: f32 words, tiles of 6 rows by 16 columns in twelve of the sixteen registers.
 
 use std::arch::x86_64::*;
-use std::marker::PhantomData;
 
-use crate::buffer::Buffer;
-use crate::f32_words::{F32Words, left_columns, pack_right, pack_right_transposed};
-use crate::kernel::{Kernel, Left, TileArgs};
+use crate::f32_words::F32Vectors;
+use crate::kernel::{TileArgs, Vectors};
 
 const ROWS: usize = 6;
 const COLS: usize = 16;
 
-/// f32 words by AVX2.
+/// AVX2 and FMA.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx2<E>(PhantomData<E>);
+pub(crate) struct Avx2(());
 
-impl<E> Avx2<E> {
+impl Avx2 {
     pub(crate) fn is_available() -> bool {
         is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
     }
@@ -22,7 +20,7 @@ impl<E> Avx2<E> {
     /// # Safety
     /// The CPU has AVX2 and FMA.
     pub(crate) unsafe fn assume() -> Self {
-        Self(PhantomData)
+        Self(())
     }
 }
 
@@ -35,15 +33,7 @@ unsafe fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-impl<E: F32Words> Kernel for Avx2<E> {
-    type Word = f32;
-    type Session = ();
-    const ROWS: usize = ROWS;
-    const COLS: usize = COLS;
-
-    #[inline(always)]
-    fn session(self) {}
-
+impl Vectors for Avx2 {
     #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
         // SAFETY: `self` is only made where the CPU has these.
@@ -54,11 +44,17 @@ impl<E: F32Words> Kernel for Avx2<E> {
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
+}
+
+impl F32Vectors for Avx2 {
+    const ROWS: usize = ROWS;
+    const COLS: usize = COLS;
 
     unsafe fn tile(self, args: TileArgs<f32>) {
         macro_rules! rows {
             ($n:literal) => {
-                // SAFETY: `self` is only made where the CPU has these; the caller's contract is passed on.
+                // SAFETY: `self` is only made where the CPU has these; the caller's contract is
+                // passed on.
                 unsafe { tile::<$n>(args) }
             };
         }
@@ -71,40 +67,10 @@ impl<E: F32Words> Kernel for Avx2<E> {
             _ => rows!(6),
         }
     }
-
-    fn left_rows<'a>(
-        self,
-        source: &'a [f32],
-        depth: usize,
-        scratch: &'a mut Buffer,
-    ) -> Left<'a, f32> {
-        E::left_rows(self, source, depth, scratch)
-    }
-
-    fn left_columns(self, source: &[f32], rows: usize, out: &mut [f32]) -> (usize, usize) {
-        self.vectorize(
-            #[inline(always)]
-            || left_columns::<E>(source, rows, out),
-        )
-    }
-
-    fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [f32]) {
-        self.vectorize(
-            #[inline(always)]
-            || pack_right::<E, COLS>(source, cols, panel, out),
-        );
-    }
-
-    fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [f32]) {
-        self.vectorize(
-            #[inline(always)]
-            || pack_right_transposed::<E, COLS>(source, depth, out),
-        );
-    }
 }
 
 /// # Safety
-/// The contract of [`Kernel::tile`] with `args.rows == R`, on a CPU with AVX2 and FMA.
+/// The contract of [`F32Vectors::tile`] with `args.rows == R`, on a CPU with AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn tile<const R: usize>(args: TileArgs<f32>) {
     let mut sum = [[_mm256_setzero_ps(); 2]; R];

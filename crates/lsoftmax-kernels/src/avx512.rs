@@ -1,28 +1,21 @@
-//! AVX-512: f32 by fused multiply-add, and bf16 pairs by `vdpbf16ps` where the CPU has it.
+//! AVX-512: tiles of 14 rows by 32 columns.
 //!
-//! A tile is 14 rows by 32 columns: 28 of the 32 registers hold sums, two hold a row of the right
-//! operand, and one the broadcast word of the left.
+//! 28 of the 32 registers hold sums, two hold a row of the right operand, and one the broadcast word
+//! of the left.
 
 use std::arch::x86_64::*;
-use std::marker::PhantomData;
 
-use crate::bf16;
-use crate::buffer::Buffer;
-use crate::f32_words::{F32Words, left_columns, pack_right};
-use crate::kernel::{Kernel, Left, Pair, TileArgs, Word};
+use crate::f32_words::F32Vectors;
+use crate::kernel::{TileArgs, Vectors, Word};
 
-const ROWS: usize = 14;
-const COLS: usize = 32;
+pub(crate) const ROWS: usize = 14;
+pub(crate) const COLS: usize = 32;
 
-/// f32 words by AVX-512.
+/// AVX-512 F, BW, DQ and VL, AVX2 and FMA.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512<E>(PhantomData<E>);
+pub(crate) struct Avx512(());
 
-/// bf16 pairs by AVX-512 BF16.
-#[derive(Clone, Copy)]
-pub(crate) struct Avx512Bf16(());
-
-impl<E> Avx512<E> {
+impl Avx512 {
     pub(crate) fn is_available() -> bool {
         is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -35,18 +28,6 @@ impl<E> Avx512<E> {
     /// # Safety
     /// The CPU has AVX-512 F, BW, DQ and VL, AVX2 and FMA.
     pub(crate) unsafe fn assume() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl Avx512Bf16 {
-    pub(crate) fn is_available() -> bool {
-        is_x86_feature_detected!("avx512bf16") && Avx512::<()>::is_available()
-    }
-
-    /// # Safety
-    /// The CPU has AVX-512 BF16 besides what [`Avx512::assume`] asks for.
-    pub(crate) unsafe fn assume() -> Self {
         Self(())
     }
 }
@@ -54,21 +35,13 @@ impl Avx512Bf16 {
 /// Runs `f` compiled for AVX-512.
 ///
 /// # Safety
-/// The CPU has AVX-512 F, BW, DQ, VL, AVX2 and FMA.
+/// The CPU has AVX-512 F, BW, DQ and VL, AVX2 and FMA.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-pub(crate) unsafe fn with_avx512<R>(f: impl FnOnce() -> R) -> R {
+unsafe fn with_avx512<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-impl<E: F32Words> Kernel for Avx512<E> {
-    type Word = f32;
-    type Session = ();
-    const ROWS: usize = ROWS;
-    const COLS: usize = COLS;
-
-    #[inline(always)]
-    fn session(self) {}
-
+impl Vectors for Avx512 {
     #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
         // SAFETY: `self` is only made where the CPU has these.
@@ -79,183 +52,26 @@ impl<E: F32Words> Kernel for Avx512<E> {
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
+}
+
+impl F32Vectors for Avx512 {
+    const ROWS: usize = ROWS;
+    const COLS: usize = COLS;
 
     unsafe fn tile(self, args: TileArgs<f32>) {
         // SAFETY: `self` is only made where the CPU has these; the caller's contract is passed on.
         unsafe { f32_tile::any(args) }
     }
 
-    fn left_rows<'a>(
-        self,
-        source: &'a [f32],
-        depth: usize,
-        scratch: &'a mut Buffer,
-    ) -> Left<'a, f32> {
-        E::left_rows(self, source, depth, scratch)
-    }
-
-    fn left_columns(self, source: &[f32], rows: usize, out: &mut [f32]) -> (usize, usize) {
-        self.vectorize(
-            #[inline(always)]
-            || left_columns::<E>(source, rows, out),
-        )
-    }
-
-    fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [f32]) {
-        self.vectorize(
-            #[inline(always)]
-            || pack_right::<E, COLS>(source, cols, panel, out),
-        );
-    }
-
-    fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [f32]) {
-        let mut rounded = Buffer::default();
-        let rows = self.left_rows(source, depth, &mut rounded);
+    fn pack_transposed(self, rows: &[f32], depth: usize, out: &mut [f32]) {
         // SAFETY: `self` is only made where the CPU has these.
-        unsafe { pack_transposed(rows.words, depth, out) };
-    }
-}
-
-impl Kernel for Avx512Bf16 {
-    type Word = Pair;
-    type Session = ();
-    const ROWS: usize = ROWS;
-    const COLS: usize = COLS;
-
-    #[inline(always)]
-    fn session(self) {}
-
-    #[inline(always)]
-    fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: `self` is only made where the CPU has these.
-        unsafe { with_avx512(f) }
-    }
-
-    #[inline(always)]
-    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
-    }
-
-    unsafe fn tile(self, args: TileArgs<Pair>) {
-        // SAFETY: `self` is only made where the CPU has these; the caller's contract is passed on.
-        unsafe { pair_tile::any(args) }
-    }
-
-    fn left_rows<'a>(
-        self,
-        source: &'a [f32],
-        depth: usize,
-        scratch: &'a mut Buffer,
-    ) -> Left<'a, Pair> {
-        let words = depth.div_ceil(Pair::ELEMENTS);
-        scratch.resize(source.len() / depth * words);
-        let rows = source.chunks_exact(depth).zip(scratch.words_mut().chunks_exact_mut(words));
-        rows.for_each(|(row, out)| self.join_neighbours(row, out));
-        Left { words: scratch.words(), row_step: words, depth_step: 1 }
-    }
-
-    fn left_columns(self, source: &[f32], rows: usize, out: &mut [Pair]) -> (usize, usize) {
-        for (two, out) in source.chunks(2 * rows).zip(out.chunks_exact_mut(rows)) {
-            let (first, second) = two.split_at(rows);
-            self.join_rows(first, second, out);
-        }
-        (1, rows)
-    }
-
-    fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [Pair]) {
-        // SAFETY: `self` is only made where the CPU has these.
-        unsafe { pack_pairs(source, cols, panel, out) }
-    }
-
-    fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Pair]) {
-        let mut pairs = Buffer::default();
-        let rows = self.left_rows(source, depth, &mut pairs);
-        // SAFETY: `self` is only made where the CPU has these.
-        unsafe { pack_transposed(rows.words, rows.row_step, out) };
-    }
-}
-
-impl Avx512Bf16 {
-    /// Neighbouring elements of a row become a pair; an odd last one is joined by zero.
-    pub(crate) fn join_neighbours(self, row: &[f32], out: &mut [Pair]) {
-        // SAFETY: `self` is only made where the CPU has these.
-        unsafe { join_neighbours(row, out) }
-    }
-
-    /// Elements of two rows, one above the other, become a pair; a missing second row is zero.
-    pub(crate) fn join_rows(self, first: &[f32], second: &[f32], out: &mut [Pair]) {
-        // SAFETY: `self` is only made where the CPU has these.
-        unsafe { join_rows(first, second, out) }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-fn join_neighbours(row: &[f32], out: &mut [Pair]) {
-    let whole = row.len() / 32;
-    let (row, row_rest) = row.split_at(whole * 32);
-    let (out, out_rest) = out.split_at_mut(whole * 16);
-    for (row, out) in row.chunks_exact(32).zip(out.chunks_exact_mut(16)) {
-        // SAFETY: the chunks hold 32 floats and 16 pairs, both 128 and 64 bytes.
-        unsafe {
-            let low = _mm512_loadu_ps(row.as_ptr());
-            let high = _mm512_loadu_ps(row.as_ptr().add(16));
-            let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
-            _mm512_storeu_si512(out.as_mut_ptr().cast(), pairs);
-        }
-    }
-    for (two, out) in row_rest.chunks(2).zip(out_rest) {
-        *out = bf16::pair(two[0], two.get(1).copied().unwrap_or(0.0));
-    }
-}
-
-/// See [`Kernel::pack_right`]. The source is read row by row, as it lies in memory.
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-fn pack_pairs(source: &[f32], cols: usize, panel: usize, out: &mut [Pair]) {
-    let words = (source.len() / cols).div_ceil(Pair::ELEMENTS);
-    for (word, two) in source.chunks(2 * cols).enumerate() {
-        let (first, second) = two.split_at(cols);
-        for (offset, out) in out.chunks_exact_mut(words * COLS).enumerate() {
-            let start = (panel + offset) * COLS;
-            let end = cols.min(start + COLS);
-            let (out, padding) = out[word * COLS..][..COLS].split_at_mut(end - start);
-            let second = if second.is_empty() { second } else { &second[start..end] };
-            join_rows(&first[start..end], second, out);
-            padding.fill(Pair::default());
-        }
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-fn join_rows(first: &[f32], second: &[f32], out: &mut [Pair]) {
-    // Places of the pairs' halves in (first, second): 0, 16, 1, 17, …
-    let order: [u16; 32] = std::array::from_fn(|i| (i / 2 + 16 * (i % 2)) as u16);
-    // SAFETY: 32 words of 16 bits fill a register.
-    let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
-    let zeros = [0.0f32; 16];
-    let mut outs = out.chunks_exact_mut(16);
-    let mut start = 0;
-    for out in &mut outs {
-        let second = if second.is_empty() { &zeros[..] } else { &second[start..start + 16] };
-        let first = &first[start..start + 16];
-        // SAFETY: both slices hold 16 floats, and `out` 16 pairs.
-        unsafe {
-            let low = _mm512_loadu_ps(first.as_ptr());
-            let high = _mm512_loadu_ps(second.as_ptr());
-            let halves: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
-            _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi16(order, halves));
-        }
-        start += 16;
-    }
-    for (offset, out) in outs.into_remainder().iter_mut().enumerate() {
-        let second = second.get(start + offset).copied().unwrap_or(0.0);
-        *out = bf16::pair(first[start + offset], second);
+        unsafe { pack_transposed(rows, depth, out) };
     }
 }
 
 /// Packs the transpose of rows of `depth` words as a right operand.
 #[target_feature(enable = "avx512f")]
-fn pack_transposed<W: Word>(rows: &[W], depth: usize, out: &mut [W]) {
+pub(crate) fn pack_transposed<W: Word>(rows: &[W], depth: usize, out: &mut [W]) {
     let panels = rows.chunks(COLS * depth).zip(out.chunks_exact_mut(COLS * depth));
     for (rows, out) in panels {
         let width = rows.len() / depth;
@@ -324,7 +140,7 @@ macro_rules! tiles {
             use super::*;
 
             /// # Safety
-            /// The contract of [`Kernel::tile`], on a CPU with the features named.
+            /// The contract of [`Kernel::tile`](crate::kernel::Kernel::tile), on a CPU with the features named.
             pub(super) unsafe fn any(args: TileArgs<$word>) {
                 macro_rules! rows {
                     ($n:literal) => {
@@ -351,7 +167,7 @@ macro_rules! tiles {
             }
 
             /// # Safety
-            /// The contract of [`Kernel::tile`] with `args.rows == R`, on a CPU with the features.
+            /// The contract of [`Kernel::tile`](crate::kernel::Kernel::tile) with `args.rows == R`, on a CPU with the features.
             #[target_feature(enable = $features)]
             unsafe fn tile<const R: usize>(args: TileArgs<$word>) {
                 let mut sum = [[_mm512_setzero_ps(); 2]; R];
@@ -389,6 +205,7 @@ macro_rules! tiles {
         }
     };
 }
+pub(crate) use tiles;
 
 tiles!(
     f32_tile,
@@ -397,15 +214,4 @@ tiles!(
     |p: *const f32| _mm512_loadu_ps(p),
     |p: *const f32| _mm512_set1_ps(*p),
     |sum, word, right| _mm512_fmadd_ps(word, right, sum)
-);
-
-tiles!(
-    pair_tile,
-    Pair,
-    "avx512f,avx512bf16",
-    |p: *const Pair| std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(p.cast())),
-    |p: *const Pair| std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(
-        p.cast::<i32>().read_unaligned()
-    )),
-    |sum, word, right| _mm512_dpbf16_ps(sum, word, right)
 );

@@ -65,9 +65,19 @@ pub(crate) struct TileArgs<W> {
     pub add: bool,
 }
 
-/// A kernel path: a value of the type is proof that the CPU has what the path needs.
+/// The vector instructions of a path: a value of the type is proof that the CPU has them.
+pub(crate) trait Vectors: Copy + Send + Sync + 'static {
+    /// Runs `f` compiled for the instructions. What `f` calls must be `#[inline(always)]` to profit.
+    fn vectorize<R>(self, f: impl FnOnce() -> R) -> R;
+
+    /// `a · b + c`, fused where the path has it.
+    fn mul_add(a: f32, b: f32, c: f32) -> f32;
+}
+
+/// A way to multiply: the words of its operands, how they are laid out, and a tile of the product.
 pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     type Word: Word;
+    type Vectors: Vectors;
     /// What must be alive while tiles are computed.
     type Session;
     /// Rows of `out` that one tile covers at most.
@@ -75,15 +85,16 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     /// Columns of `out` that one tile covers, and the width of a panel of the right operand.
     const COLS: usize;
 
+    fn vectors(self) -> Self::Vectors;
+
+    /// See [`Vectors::vectorize`].
+    #[inline(always)]
+    fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
+        self.vectors().vectorize(f)
+    }
+
     /// Prepares this thread for [`Kernel::tile`].
     fn session(self) -> Self::Session;
-
-    /// Runs `f` compiled for the path's vector instructions. What `f` calls must be
-    /// `#[inline(always)]` to profit.
-    fn vectorize<R>(self, f: impl FnOnce() -> R) -> R;
-
-    /// `a · b + c`, fused where the path has it.
-    fn mul_add(a: f32, b: f32, c: f32) -> f32;
 
     /// Computes `args.rows` x `COLS` outputs.
     ///

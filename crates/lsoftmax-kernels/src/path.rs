@@ -62,9 +62,9 @@ impl Path {
         #[cfg(target_arch = "x86_64")]
         match self {
             Path::Portable => true,
-            Path::Avx2 => crate::avx2::Avx2::<()>::is_available(),
-            Path::Avx512 => crate::avx512::Avx512::<()>::is_available(),
-            Path::Avx512Bf16 => crate::avx512::Avx512Bf16::is_available(),
+            Path::Avx2 => crate::avx2::Avx2::is_available(),
+            Path::Avx512 => crate::avx512::Avx512::is_available(),
+            Path::Avx512Bf16 => crate::avx512_bf16::Avx512Bf16::is_available(),
             Path::Amx => crate::amx::Amx::is_available(),
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -188,35 +188,39 @@ fn best() -> Path {
 /// Calls `$run(kernel, …)` with the kernel of `$engine`.
 macro_rules! with_kernel {
     ($engine:expr, $run:ident ( $($argument:expr),* $(,)? )) => {{
-        use $crate::f32_words::{Exact, Rounded};
+        use $crate::f32_words::{Exact, F32, Rounded};
         use $crate::path::{Path, Precision};
+        use $crate::portable::Portable;
         let engine: $crate::path::Engine = $engine;
-        #[cfg(target_arch = "x86_64")]
-        {
-            use $crate::{amx::Amx, avx2::Avx2, avx512::{Avx512, Avx512Bf16}};
-            macro_rules! assume {
-                ($kernel:ty) => {{
-                    // SAFETY: an Engine is only made for a path that the CPU has.
-                    unsafe { <$kernel>::assume() }
-                }};
-            }
-            match (engine.precision(), engine.path()) {
-                (Precision::F32, Path::Portable) =>
-                    $run($crate::portable::Portable::<Exact>::default(), $($argument),*),
-                (Precision::F32, Path::Avx2) => $run(assume!(Avx2<Exact>), $($argument),*),
-                (Precision::F32, _) => $run(assume!(Avx512<Exact>), $($argument),*),
-                (Precision::Bf16, Path::Portable) =>
-                    $run($crate::portable::Portable::<Rounded>::default(), $($argument),*),
-                (Precision::Bf16, Path::Avx2) => $run(assume!(Avx2<Rounded>), $($argument),*),
-                (Precision::Bf16, Path::Avx512) => $run(assume!(Avx512<Rounded>), $($argument),*),
-                (Precision::Bf16, Path::Avx512Bf16) => $run(assume!(Avx512Bf16), $($argument),*),
-                (Precision::Bf16, Path::Amx) => $run(assume!(Amx), $($argument),*),
-            }
+        macro_rules! run {
+            ($kernel:expr) => { $run($kernel, $($argument),*) };
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        match engine.precision() {
-            Precision::F32 => $run($crate::portable::Portable::<Exact>::default(), $($argument),*),
-            Precision::Bf16 => $run($crate::portable::Portable::<Rounded>::default(), $($argument),*),
+        macro_rules! f32_words {
+            ($vectors:expr) => {
+                match engine.precision() {
+                    Precision::F32 => run!(F32::<_, Exact>::new($vectors)),
+                    Precision::Bf16 => run!(F32::<_, Rounded>::new($vectors)),
+                }
+            };
+        }
+        #[cfg(target_arch = "x86_64")]
+        macro_rules! assume {
+            ($kernel:ty) => {{
+                // SAFETY: an Engine is only made for a path that the CPU has.
+                unsafe { <$kernel>::assume() }
+            }};
+        }
+        match engine.path() {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => f32_words!(assume!($crate::avx2::Avx2)),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => f32_words!(assume!($crate::avx512::Avx512)),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512Bf16 => run!(assume!($crate::avx512_bf16::Avx512Bf16)),
+            #[cfg(target_arch = "x86_64")]
+            Path::Amx => run!(assume!($crate::amx::Amx)),
+            // What is left: the portable path, the only one of other architectures.
+            _ => f32_words!(Portable),
         }
     }};
 }

@@ -1,27 +1,16 @@
 //! The path that runs everywhere: plain Rust, whatever vectors the compiler finds.
 
-use std::marker::PhantomData;
-
-use crate::buffer::Buffer;
-use crate::f32_words::{F32Words, left_columns, pack_right, pack_right_transposed};
-use crate::kernel::{Kernel, Left, TileArgs};
+use crate::f32_words::F32Vectors;
+use crate::kernel::{TileArgs, Vectors};
 
 const ROWS: usize = 4;
 const COLS: usize = 16;
 
-/// Plain Rust, on f32 words.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Portable<E>(PhantomData<E>);
+/// Plain Rust.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
 
-impl<E: F32Words> Kernel for Portable<E> {
-    type Word = f32;
-    type Session = ();
-    const ROWS: usize = ROWS;
-    const COLS: usize = COLS;
-
-    #[inline(always)]
-    fn session(self) {}
-
+impl Vectors for Portable {
     #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
         f()
@@ -31,6 +20,11 @@ impl<E: F32Words> Kernel for Portable<E> {
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a * b + c
     }
+}
+
+impl F32Vectors for Portable {
+    const ROWS: usize = ROWS;
+    const COLS: usize = COLS;
 
     unsafe fn tile(self, args: TileArgs<f32>) {
         match args.rows {
@@ -44,31 +38,10 @@ impl<E: F32Words> Kernel for Portable<E> {
             _ => unsafe { tile::<4>(args) },
         }
     }
-
-    fn left_rows<'a>(
-        self,
-        source: &'a [f32],
-        depth: usize,
-        scratch: &'a mut Buffer,
-    ) -> Left<'a, f32> {
-        E::left_rows(self, source, depth, scratch)
-    }
-
-    fn left_columns(self, source: &[f32], rows: usize, out: &mut [f32]) -> (usize, usize) {
-        left_columns::<E>(source, rows, out)
-    }
-
-    fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [f32]) {
-        pack_right::<E, COLS>(source, cols, panel, out);
-    }
-
-    fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [f32]) {
-        pack_right_transposed::<E, COLS>(source, depth, out);
-    }
 }
 
 /// # Safety
-/// The contract of [`Kernel::tile`] with `args.rows == R`.
+/// The contract of [`F32Vectors::tile`] with `args.rows == R`.
 unsafe fn tile<const R: usize>(args: TileArgs<f32>) {
     let mut sum = [[0.0f32; COLS]; R];
     for d in 0..args.depth {

@@ -189,7 +189,7 @@ impl<K: Kernel> Pass<'_, K> {
         softmax.resize(classes.len() * width);
         kernel.vectorize(
             #[inline(always)]
-            || probabilities::<K>(logits, width, &self.shift, &self.scale, softmax),
+            || probabilities::<K::Vectors>(logits, width, &self.shift, &self.scale, softmax),
         );
 
         if self.wanted.weights {

@@ -155,7 +155,7 @@ fn forward_tile<K: Kernel>(
     mask_labels(problem, plan, by_label, task.tile, logits);
     kernel.vectorize(
         #[inline(always)]
-        || max_and_sum::<K>(logits, width, task.max, task.sum),
+        || max_and_sum::<K::Vectors>(logits, width, task.max, task.sum),
     );
     *task.norms = classes
         .map(|class| norm(kernel, problem.weight(class)))
@@ -191,7 +191,7 @@ impl Running {
         kernel.vectorize(
             #[inline(always)]
             || {
-                merge::<K>(&mut self.max, &mut self.sum, max, sum);
+                merge::<K::Vectors>(&mut self.max, &mut self.sum, max, sum);
                 let rivals = self.before.iter_mut().zip(&mut self.after);
                 for (((before, after), own), max) in rivals.zip(&self.label_tile).zip(max) {
                     let earlier = tile < *own && *max > *before;

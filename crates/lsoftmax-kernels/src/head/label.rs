@@ -3,7 +3,7 @@
 //! The angle is computed in f64, where a square of an f32 never over- or underflows. The gradient's
 //! terms along x and along W nearly cancel at small angles and large margins; then they are, too.
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Vectors};
 
 const LANES: usize = 16;
 
@@ -86,7 +86,7 @@ impl LabelGradient {
                     let (a, b) = (a as f32, b as f32);
                     for (o, (own, other)) in out.iter_mut().zip(terms) {
                         let base = if add { *o } else { 0.0 };
-                        *o = K::mul_add(b, *other, K::mul_add(a, *own, base));
+                        *o = K::Vectors::mul_add(b, *other, K::Vectors::mul_add(a, *own, base));
                     }
                 } else {
                     for (o, (own, other)) in out.iter_mut().zip(terms) {
