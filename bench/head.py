@@ -4,8 +4,8 @@
     python bench/head.py
     python bench/head.py --classes 1000,10572 --rounds 5 --json head.json
 
-Every measurement runs in a process of its own, one at a time, and the two sides take turns: a round measures
-PyTorch, then the program, and the next round goes the other way. The table shows medians over the rounds.
+The two sides run in processes of their own, one at a time, and take turns: a round measures PyTorch (all modes in
+one process), then the program, and the next round goes the other way. The table shows medians over the rounds.
 """
 
 import argparse

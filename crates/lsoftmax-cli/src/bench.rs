@@ -31,6 +31,9 @@ pub fn run(arguments: HeadArguments) -> anyhow::Result<String> {
         length: arguments.steps.map_or(Length::Time(arguments.seconds), Length::Steps),
         threads: arguments.threads.map(usize::from),
     };
+    if bench.threads.is_none() {
+        lsoftmax_lab::threads::start()?;
+    }
     let timing = bench.run(&Counted(crate::HEAP))?;
     if arguments.json { crate::json(&timing) } else { Ok(text(&timing)) }
 }

@@ -43,7 +43,10 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> anyhow::Result<String> {
     match arguments.command {
         None => Ok(lsoftmax_lab::demo::run()?.to_string()),
-        Some(Command::Loss(arguments)) => loss::run(arguments),
+        Some(Command::Loss(arguments)) => {
+            lsoftmax_lab::threads::start()?;
+            loss::run(arguments)
+        }
         Some(Command::Bench { bench: Bench::Head(arguments) }) => bench::run(arguments),
     }
 }
@@ -61,6 +64,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         Some(_) => BAD_INPUT,
         None if error.is::<lsoftmax_lab::bench::BenchError>() => BAD_INPUT,
         None if error.is::<lsoftmax_lab::demo::DemoError>() => BAD_INPUT,
+        None if error.is::<lsoftmax_lab::threads::ThreadsError>() => BAD_INPUT,
         None => FAILED,
     }
 }

@@ -93,7 +93,8 @@ fn logits_beyond_f32() {
     batch.write("x.npy", &npy(PLAIN, &vec![vec![3e38, 3e38]; 3], false));
     batch.write("w.npy", &npy(PLAIN, &vec![vec![3e38, -3e38]; 4], false));
     refused(batch.loss(&[]));
-    refused(batch.loss(&["--grad-dir", "grad"]));
+    refused(batch.loss(&["--grad-dir", "grad/deep"]));
+    assert!(!batch.path("grad").exists(), "nothing is left behind");
 }
 
 #[test]
@@ -196,6 +197,31 @@ fn kernel_paths_that_are_none() {
     assert_says(refused(command.output().expect("it starts")), "gpu");
     let mut command = program::command(&["bench", "head", "--steps", "1"]);
     assert_says(refused(command.env("LSOFTMAX_KERNEL", "gpu").output().expect("it starts")), "gpu");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_kernel_path_that_is_no_text_is_refused_and_an_empty_one_is_none() {
+    use std::os::unix::ffi::OsStrExt;
+    let broken = std::ffi::OsStr::from_bytes(b"\xff");
+    let output = program::command(&[]).env("LSOFTMAX_KERNEL", broken).output().expect("it starts");
+    assert_says(refused(output), "no kernel path called");
+    let output = program::command(&[]).env("LSOFTMAX_KERNEL", "").output().expect("it starts");
+    program::printed(output);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn more_threads_than_the_system_gives() {
+    let batch = Batch::new();
+    let files = "--features x.npy --weights w.npy --labels y.npy";
+    for arguments in [&format!("loss {files}")[..], "bench head --steps 1"] {
+        let program = env!("CARGO_BIN_EXE_lsoftmax");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("ulimit -v 2000000; exec '{program}' {arguments}")]);
+        shell.current_dir(batch.directory.path()).env("RAYON_NUM_THREADS", "60000");
+        assert_says(refused(shell.output().expect("it starts")), "threads could not be started");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! bf16: the upper half of an f32.
 
+#[cfg(target_arch = "x86_64")]
 use crate::kernel::Pair;
 
 /// The nearest bf16, ties to even; a NaN stays one.
@@ -17,6 +18,7 @@ pub(crate) fn round(value: f32) -> f32 {
 }
 
 /// Two neighbours along the depth.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn pair(first: f32, second: f32) -> Pair {
     [bits(first), bits(second)]

@@ -147,6 +147,7 @@ pub(crate) fn product<K: Kernel>(
     out_step: usize,
     add: bool,
 ) {
+    const { assert!(K::ROWS * K::COLS <= MAX_TILE, "an edge tile has room") };
     let Extent { rows, cols, depth } = extent;
     if rows == 0 || cols == 0 {
         return;

@@ -1,6 +1,6 @@
 //! CPU kernels of the large-margin softmax: plain slices in, plain slices out.
 //!
-//! [`softmax_head`](head) computes the cross-entropy of a linear classifier, forward and backward,
+//! [`head`] computes the cross-entropy of a linear classifier, forward and backward,
 //! without ever holding all samples-by-classes logits when there are many classes. It knows no
 //! margin: the caller supplies the label's logit and its derivatives, the kernels do the rest.
 //!

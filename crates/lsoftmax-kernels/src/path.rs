@@ -132,9 +132,9 @@ impl Engine {
     /// # Errors
     /// When the variable names no path, or one that the CPU lacks.
     pub fn new(precision: Precision) -> Result<Self, EngineError> {
-        match std::env::var(PATH_VARIABLE) {
-            Ok(name) => Self::at_most(name.parse()?, precision),
-            Err(_) => Self::at_most(best(), precision),
+        match std::env::var_os(PATH_VARIABLE).filter(|name| !name.is_empty()) {
+            Some(name) => Self::at_most(name.to_string_lossy().parse()?, precision),
+            None => Self::at_most(best(), precision),
         }
     }
 
@@ -167,6 +167,7 @@ impl Engine {
     /// The CPU must have the path's instructions, or something must emulate them.
     #[doc(hidden)]
     pub unsafe fn assume(path: Path, precision: Precision) -> Self {
+        assert!(path.serves(precision), "{path} has no {precision} products");
         Self { precision, path }
     }
 

@@ -8,7 +8,7 @@ use crate::kernel::Vectors;
 /// Columns that a pass takes at a time.
 pub(crate) const LANES: usize = 16;
 
-/// eˣ for x ≤ 88, to two units in the last place; exactly 0 below the smallest normal result.
+/// eˣ for x ≤ 88, to three units in the last place; exactly 0 below the smallest normal result.
 #[inline(always)]
 pub(crate) fn exp<V: Vectors>(x: f32) -> f32 {
     const LOWEST: f32 = -87.336_54;

@@ -5,9 +5,11 @@
 //! | [`loss`] | the loss, and its gradients, of arrays in files |
 //! | [`mod@bench`] | how fast the head is on this machine |
 //! | [`demo`] | the paper's closed form, found by the head itself |
+//! | [`threads`] | the threads that all commands share |
 //! | [`arrays`] | numpy's `.npy` files, read with distrust and written whole |
 
 pub mod arrays;
 pub mod bench;
 pub mod demo;
 pub mod loss;
+pub mod threads;

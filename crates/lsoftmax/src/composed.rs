@@ -203,5 +203,5 @@ fn seen(geometry: Geometry, logits: &[f64], label: usize, loss: f64, bias: f64) 
     let largest = |logits: &[f64]| logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let (before, after) = (largest(&logits[..label]), largest(&logits[label + 1..]));
     let correct = before < logits[label] && after <= logits[label];
-    Seen { geometry, others_max: before.max(after), correct, loss, bias }
+    Seen { geometry, plain: logits[label], others_max: before.max(after), correct, loss, bias }
 }

@@ -59,13 +59,15 @@ pub(crate) trait HeadOps: Backend {
 }
 
 /// Whether [`losses`] can take these tensors: f32 on the CPU backend.
-pub(crate) fn serves(features: &Tensor<2>, weight: &Tensor<2>) -> bool {
-    let flex = |tensor: &Tensor<2>| tensor.dtype() == DType::F32 && on_cpu(tensor);
-    flex(features) && flex(weight)
+pub(crate) fn serves(features: &Tensor<2>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> bool {
+    fn flex<const D: usize>(tensor: &Tensor<D>) -> bool {
+        tensor.dtype() == DType::F32 && on_cpu(tensor)
+    }
+    flex(features) && flex(weight) && bias.is_none_or(flex)
 }
 
 /// Whether a tensor is of the CPU backend, where reading it back waits for nothing.
-pub(crate) fn on_cpu(tensor: &Tensor<2>) -> bool {
+pub(crate) fn on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
     inner(tensor.clone()).is_some()
 }
 
@@ -215,6 +217,7 @@ impl Pass {
         let bias = self.bias.as_ref().map(slice);
         let seen = self.forward.samples.iter().enumerate().map(|(i, sample)| Seen {
             geometry: sample.geometry,
+            plain: sample.plain.into(),
             others_max: sample.others_max.into(),
             correct: sample.correct,
             loss: self.losses[i].into(),

@@ -187,7 +187,7 @@ impl LSoftmax {
         self.check(&features, &labels, lambda)?;
         let weight = self.weight.val();
         let bias = self.bias.as_ref().map(Param::val);
-        if fused::serves(&features, &weight) {
+        if fused::serves(&features, &weight, bias.as_ref()) {
             let (losses, pass) =
                 fused::losses(features, weight, bias, labels, self.margin, lambda, self.precision)?;
             Ok(self.output(losses, lambda, Details::Fused(pass)))

@@ -64,7 +64,8 @@ pub struct NormRange {
 /// One sample as the report sees it.
 pub(crate) struct Seen {
     pub geometry: Geometry,
-    /// The largest plain logit of the other classes.
+    /// The label's plain logit, with its bias, and the largest of the other classes.
+    pub plain: f64,
     pub others_max: f64,
     pub correct: bool,
     pub loss: f64,
@@ -94,7 +95,7 @@ impl Report {
             inside_margin: 0.0,
         };
         let mut theta = Vec::with_capacity(samples);
-        for Seen { geometry, others_max, correct, loss, bias } in seen {
+        for Seen { geometry, plain, others_max, correct, loss, bias } in seen {
             let term = LabelTerm::new(margin, 0.0, &geometry);
             theta.push(term.cos.acos().to_degrees());
             report.loss += loss / n;
@@ -104,7 +105,9 @@ impl Report {
             norms.min = norms.min.min(geometry.feature_norm);
             norms.max = norms.max.max(geometry.feature_norm);
             norms.mean += geometry.feature_norm / n;
-            let wins = term.logit + bias > others_max;
+            // Without a margin the plain logits decide, as they do on accuracy.
+            let own = if margin.is_one() { plain } else { term.logit + bias };
+            let wins = own > others_max;
             report.inside_margin += if wins { 0.0 } else { 1.0 };
         }
         report.accuracy /= n;

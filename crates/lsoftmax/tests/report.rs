@@ -32,6 +32,17 @@ fn assert_near(what: &str, found: f64, expected: f64) {
 }
 
 #[test]
+fn without_a_margin_whoever_is_not_inside_it_is_right_in_bf16_too() {
+    for seed in 0..20 {
+        let batch = Batch::random(seed, 400, 16, 30).with_margin(1.0);
+        for way in [Way::Fused, Way::FusedBf16, Way::Composed] {
+            let found = report(way, &batch);
+            assert!((1.0 - found.accuracy - found.inside_margin).abs() < 1e-12, "{way:?}");
+        }
+    }
+}
+
+#[test]
 fn every_entry_is_the_one_found_by_hand() {
     for way in WAYS {
         let found = report(way, &five());

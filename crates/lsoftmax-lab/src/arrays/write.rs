@@ -16,7 +16,7 @@ pub struct WriteError {
     source: std::io::Error,
 }
 
-/// Arrays that lie complete beside their places, and get their names together at the end.
+/// Arrays that lie complete beside their places, and get their names at the end, one by one.
 ///
 /// Dropped without [`commit`](Self::commit), it leaves nothing behind.
 ///

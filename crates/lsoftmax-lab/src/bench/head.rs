@@ -192,10 +192,13 @@ impl HeadBench {
         }
     }
 
-    /// Bytes of x, W, dx and dW, if that is a number.
+    /// About the bytes of x, W and their gradients and of what is kept for a sample, if that is a
+    /// number. Narrow features are padded.
     fn parameters_and_gradients(&self) -> Option<usize> {
         let rows = self.samples.checked_add(self.classes)?;
-        rows.checked_mul(self.features)?.checked_mul(2 * size_of::<f32>())
+        let width = self.features.checked_next_multiple_of(32)?;
+        let matrices = rows.checked_mul(width)?.checked_mul(2 * size_of::<f32>())?;
+        matrices.checked_add(self.samples.checked_mul(256)?)
     }
 
     fn measure(&self, heap: &impl Heap) -> Result<HeadTiming, BenchError> {

@@ -78,9 +78,10 @@ pub fn run(
     let Some(directory) = gradient_directory else {
         return Ok(compute(inputs, settings, &Device::flex())?.0);
     };
-    let mut staged = stage(directory, files)?;
+    check_directory(directory, files)?;
     let (samples, classes, features) = (inputs.samples(), inputs.classes(), inputs.depth());
     let (result, gradients) = compute(inputs, settings, &Device::flex().autodiff())?;
+    let mut staged = StagedArrays::new(directory)?;
     if let Some(Gradients { features: x, weights: w, bias }) = gradients {
         check_gradient("features", features, &x)?;
         check_gradient("weights", features, &w)?;
@@ -99,12 +100,11 @@ const FEATURES: &str = "features.npy";
 const WEIGHTS: &str = "weights.npy";
 const BIAS: &str = "bias.npy";
 
-/// Makes the directory, having seen that it is one and that no input would be overwritten.
-fn stage(directory: &Path, files: &InputFiles) -> Result<StagedArrays, LossError> {
+/// Whether gradients may go there: it is no file, and no input would be overwritten.
+fn check_directory(directory: &Path, files: &InputFiles) -> Result<(), LossError> {
     if directory.exists() && !directory.is_dir() {
         return Err(LossError::NotADirectory(directory.to_owned()));
     }
-    let staged = StagedArrays::new(directory)?;
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let place = real(directory);
     let outputs: Vec<PathBuf> = [FEATURES, WEIGHTS, BIAS].map(|name| place.join(name)).into();
@@ -112,7 +112,7 @@ fn stage(directory: &Path, files: &InputFiles) -> Result<StagedArrays, LossError
         Some(input) => {
             Err(LossError::Overwrite { input: input.to_owned(), directory: directory.to_owned() })
         }
-        None => Ok(staged),
+        None => Ok(()),
     }
 }
 
