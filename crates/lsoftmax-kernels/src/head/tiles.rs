@@ -34,8 +34,9 @@ pub(super) struct Plan {
 impl Plan {
     pub fn new<K: Kernel>(problem: &Problem<'_>) -> Self {
         let width = problem.samples().next_multiple_of(K::COLS.max(LANES));
+        let parallel = problem.work() >= WORTH_SHARING;
         // Few classes are cut finer, so that all threads have some.
-        let panels = if problem.classes < 64 * K::ROWS { 4 } else { 8 };
+        let panels = if parallel { (problem.classes / (16 * K::ROWS)).clamp(2, 8) } else { 8 };
         let tile = (panels * K::ROWS).next_multiple_of(2);
         let tile_bytes = 4 * tile * (width + problem.depth.next_multiple_of(K::COLS));
         let block = (BLOCK_BYTES / tile_bytes).clamp(1, 64);
@@ -46,7 +47,7 @@ impl Plan {
             block,
             width,
             stashed: (stash_tiles * tile).min(problem.classes),
-            parallel: problem.work() >= WORTH_SHARING,
+            parallel,
         }
     }
 
