@@ -6,6 +6,7 @@ use burn::tensor::{Bool, Int, Tensor};
 use lsoftmax_kernels::head::{Geometry, ShapeError};
 
 use crate::error::first_not_finite;
+use crate::head::Inputs;
 use crate::lambda::shares;
 use crate::report::{Report, Seen};
 use crate::{HeadError, Margin};
@@ -21,14 +22,8 @@ pub(crate) struct Composed {
 }
 
 /// The loss of every sample.
-pub(crate) fn losses(
-    features: Tensor<2>,
-    weight: Tensor<2>,
-    bias: Option<Tensor<1>>,
-    labels: Tensor<1, Int>,
-    margin: Margin,
-    lambda: f64,
-) -> (Tensor<1>, Composed) {
+pub(crate) fn losses(inputs: Inputs, margin: Margin, lambda: f64) -> (Tensor<1>, Composed) {
+    let Inputs { features, weight, bias, labels } = inputs;
     let [samples, _] = features.dims();
     let logits = linear(features.clone(), weight.clone().transpose(), bias.clone());
     let index = labels.clone().reshape([samples, 1]);

@@ -18,6 +18,7 @@ use lsoftmax_kernels::head::{self, Forward, Geometry, Problem, ShapeError, Wante
 use lsoftmax_kernels::{Buffer, Engine, Precision};
 
 use crate::error::first_not_finite;
+use crate::head::Inputs;
 use crate::label::LabelTerm;
 use crate::report::{Report, Seen};
 use crate::{HeadError, Margin};
@@ -59,11 +60,11 @@ pub(crate) trait HeadOps: Backend {
 }
 
 /// Whether [`losses`] can take these tensors: f32 on the CPU backend.
-pub(crate) fn serves(features: &Tensor<2>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> bool {
+pub(crate) fn serves(inputs: &Inputs) -> bool {
     fn flex<const D: usize>(tensor: &Tensor<D>) -> bool {
         tensor.dtype() == DType::F32 && on_cpu(tensor)
     }
-    flex(features) && flex(weight) && bias.is_none_or(flex)
+    flex(&inputs.features) && flex(&inputs.weight) && inputs.bias.as_ref().is_none_or(flex)
 }
 
 /// Whether a tensor is of the CPU backend, where reading it back waits for nothing.
@@ -73,14 +74,12 @@ pub(crate) fn on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
 
 /// The loss of every sample.
 pub(crate) fn losses(
-    features: Tensor<2>,
-    weight: Tensor<2>,
-    bias: Option<Tensor<1>>,
-    labels: Tensor<1, Int>,
+    inputs: Inputs,
     margin: Margin,
     lambda: f64,
     precision: Precision,
 ) -> Result<(Tensor<1>, Arc<Pass>), HeadError> {
+    let Inputs { features, weight, bias, labels } = inputs;
     let tracked = features.device().is_autodiff() || weight.device().is_autodiff();
     let [classes, _] = weight.dims();
     let pass = Arc::new(Pass::new(

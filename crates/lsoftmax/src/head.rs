@@ -157,6 +157,14 @@ pub struct LSoftmaxOutput {
     lambda: f64,
 }
 
+/// What a forward pass takes, fused or composed.
+pub(crate) struct Inputs {
+    pub features: Tensor<2>,
+    pub weight: Tensor<2>,
+    pub bias: Option<Tensor<1>>,
+    pub labels: Tensor<1, Int>,
+}
+
 #[derive(Clone, Debug)]
 enum Details {
     Fused(Arc<Pass>),
@@ -184,16 +192,12 @@ impl LSoftmax {
         labels: Tensor<1, Int>,
         lambda: f64,
     ) -> Result<LSoftmaxOutput, HeadError> {
-        self.check(&features, &labels, lambda)?;
-        let weight = self.weight.val();
-        let bias = self.bias.as_ref().map(Param::val);
-        if fused::serves(&features, &weight, bias.as_ref()) {
-            let (losses, pass) =
-                fused::losses(features, weight, bias, labels, self.margin, lambda, self.precision)?;
-            Ok(self.output(losses, lambda, Details::Fused(pass)))
-        } else {
-            self.forward_composed(features, labels, lambda)
+        let inputs = self.inputs(features, labels, lambda)?;
+        if !fused::serves(&inputs) {
+            return self.compose(inputs, lambda);
         }
+        let (losses, pass) = fused::losses(inputs, self.margin, lambda, self.precision)?;
+        Ok(self.output(losses, lambda, Details::Fused(pass)))
     }
 
     /// The same loss, composed of ordinary tensor operations: on every backend and float type, and
@@ -207,14 +211,7 @@ impl LSoftmax {
         labels: Tensor<1, Int>,
         lambda: f64,
     ) -> Result<LSoftmaxOutput, HeadError> {
-        self.check(&features, &labels, lambda)?;
-        let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
-        if fused::on_cpu(&features) {
-            fused::checked_labels(labels.clone(), weight.dims()[0])?;
-        }
-        let (losses, composed) =
-            composed::losses(features, weight, bias, labels, self.margin, lambda);
-        Ok(self.output(losses, lambda, Details::Composed(Box::new(composed))))
+        self.compose(self.inputs(features, labels, lambda)?, lambda)
     }
 
     /// The plain scores W·x + b, without label or margin: what inference uses.
@@ -263,26 +260,36 @@ impl LSoftmax {
         Ok(self)
     }
 
-    fn check(
+    /// What a forward pass takes, with shapes that fit.
+    fn inputs(
         &self,
-        features: &Tensor<2>,
-        labels: &Tensor<1, Int>,
+        features: Tensor<2>,
+        labels: Tensor<1, Int>,
         lambda: f64,
-    ) -> Result<(), HeadError> {
+    ) -> Result<Inputs, HeadError> {
         lambda::checked(lambda)?;
         let [samples, found] = features.dims();
         let [classes, expected] = self.weight.dims();
-        let [labels] = labels.dims();
+        let [named] = labels.dims();
         if found != expected {
             return Err(HeadError::Features { expected, found });
         }
-        if labels != samples {
-            return Err(HeadError::Labels { samples, labels });
+        if named != samples {
+            return Err(HeadError::Labels { samples, labels: named });
         }
         if samples == 0 {
             return Err(ShapeError::Empty { samples, features: found, classes }.into());
         }
-        Ok(())
+        let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
+        Ok(Inputs { features, weight, bias, labels })
+    }
+
+    fn compose(&self, inputs: Inputs, lambda: f64) -> Result<LSoftmaxOutput, HeadError> {
+        if fused::on_cpu(&inputs.features) {
+            fused::checked_labels(inputs.labels.clone(), inputs.weight.dims()[0])?;
+        }
+        let (losses, composed) = composed::losses(inputs, self.margin, lambda);
+        Ok(self.output(losses, lambda, Details::Composed(Box::new(composed))))
     }
 
     fn output(&self, losses: Tensor<1>, lambda: f64, details: Details) -> LSoftmaxOutput {
