@@ -19,6 +19,7 @@ mod avx512;
 mod avx512_bf16;
 mod bf16;
 mod buffer;
+pub mod conv;
 mod f32_words;
 pub mod head;
 mod kernel;

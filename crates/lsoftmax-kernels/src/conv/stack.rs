@@ -1,0 +1,266 @@
+//! What a stack of units is, and what it is computed from.
+
+/// One unit: convolution, then what is wanted of batch norm, PReLU and pooling, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Output channels.
+    pub filters: usize,
+    /// Height and width of the kernel.
+    pub kernel: [usize; 2],
+    /// Zeros around the input, on every side.
+    pub padding: usize,
+    /// Input pixels from one output pixel to the next: 1 or 2.
+    pub stride: usize,
+    /// Whether the convolution adds a bias.
+    pub bias: bool,
+    /// Whether batch norm follows.
+    pub norm: bool,
+    /// Whether PReLU follows, one slope a channel.
+    pub prelu: bool,
+    /// Whether 2x2 max pooling of stride 2 follows; an odd size is rounded up, as Caffe does.
+    pub pool: bool,
+}
+
+impl Unit {
+    /// A 3x3 convolution of padding 1 with batch norm and PReLU.
+    pub fn new(filters: usize) -> Self {
+        Self {
+            filters,
+            kernel: [3, 3],
+            padding: 1,
+            stride: 1,
+            bias: false,
+            norm: true,
+            prelu: true,
+            pool: false,
+        }
+    }
+}
+
+/// What is wrong with a stack or its arguments.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StackError {
+    /// There is nothing to compute.
+    #[error("a stack needs at least one unit, and images of at least one channel and pixel")]
+    Empty,
+    /// A unit has a size of zero, or a stride other than 1 and 2.
+    #[error(
+        "unit {unit} of the stack needs at least one filter, a kernel of at least 1x1 and a stride of 1 or 2"
+    )]
+    Unit {
+        /// Its place in the stack.
+        unit: usize,
+    },
+    /// The kernel is larger than the padded input.
+    #[error(
+        "the {}x{} kernel of unit {unit} does not fit its input of {}x{} pixels with a padding of {padding}",
+        kernel[0], kernel[1], input[0], input[1]
+    )]
+    Kernel {
+        /// Its place in the stack.
+        unit: usize,
+        /// Height and width of the kernel.
+        kernel: [usize; 2],
+        /// Height and width of the input.
+        input: [usize; 2],
+        /// Zeros on every side.
+        padding: usize,
+    },
+    /// A slice is not as long as the sizes say, or is missing or not wanted.
+    #[error("{what} of unit {unit} must hold {expected} numbers but holds {found}")]
+    Length {
+        /// Which slice.
+        what: &'static str,
+        /// The unit's place in the stack.
+        unit: usize,
+        /// What the sizes ask for.
+        expected: usize,
+        /// What is there.
+        found: usize,
+    },
+    /// The images are not whole images, or there are none.
+    #[error("{found} numbers are not one or more images of {channels} x {height} x {width}")]
+    Images {
+        /// Numbers that are there.
+        found: usize,
+        /// Channels of an image.
+        channels: usize,
+        /// Height of an image.
+        height: usize,
+        /// Width of an image.
+        width: usize,
+    },
+    /// Parameters, or statistics, of another number of units.
+    #[error("the stack has {expected} units, but {what} were given for {found}")]
+    Units {
+        /// Which argument.
+        what: &'static str,
+        /// Units of the stack.
+        expected: usize,
+        /// Units given.
+        found: usize,
+    },
+}
+
+/// The parameters of a unit. Those that the unit does not have are empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parameters<'a> {
+    /// Filters x channels x height x width.
+    pub weight: &'a [f32],
+    /// One a filter.
+    pub bias: &'a [f32],
+    /// Batch norm's scale, one a filter.
+    pub gamma: &'a [f32],
+    /// Batch norm's shift, one a filter.
+    pub beta: &'a [f32],
+    /// PReLU's slopes, one a filter.
+    pub slope: &'a [f32],
+}
+
+/// Mean and variance of a unit's channels after its convolution; empty without batch norm.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Moments {
+    /// One a filter.
+    pub mean: Vec<f32>,
+    /// One a filter, divided by the count (not by the count less one).
+    pub variance: Vec<f32>,
+}
+
+/// A chain of units that fits together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    input: [usize; 3],
+    units: Vec<Unit>,
+    /// Channels, height and width after each unit's convolution, and after its pooling.
+    shapes: Vec<[[usize; 3]; 2]>,
+}
+
+impl Stack {
+    /// Checks that the units fit together, from images of `input` channels, height and width.
+    ///
+    /// # Errors
+    /// When a unit has no filters, a kernel that does not fit its input, or a stride other than 1, 2.
+    pub fn new(input: [usize; 3], units: Vec<Unit>) -> Result<Self, StackError> {
+        if units.is_empty() || input.contains(&0) {
+            return Err(StackError::Empty);
+        }
+        let mut shapes = Vec::with_capacity(units.len());
+        let mut size = [input[1], input[2]];
+        for (index, unit) in units.iter().enumerate() {
+            if unit.filters == 0 || unit.kernel.contains(&0) || !(1..=2).contains(&unit.stride) {
+                return Err(StackError::Unit { unit: index });
+            }
+            let padded = size.map(|side| side + 2 * unit.padding);
+            if unit.kernel[0] > padded[0] || unit.kernel[1] > padded[1] {
+                return Err(StackError::Kernel {
+                    unit: index,
+                    kernel: unit.kernel,
+                    input: size,
+                    padding: unit.padding,
+                });
+            }
+            let after = |side: usize| (padded[side] - unit.kernel[side]) / unit.stride + 1;
+            let convolved = [after(0), after(1)];
+            size = if unit.pool { convolved.map(|side| side.div_ceil(2)) } else { convolved };
+            shapes.push([
+                [unit.filters, convolved[0], convolved[1]],
+                [unit.filters, size[0], size[1]],
+            ]);
+        }
+        Ok(Self { input, units, shapes })
+    }
+
+    /// Channels, height and width of an image.
+    pub fn input(&self) -> [usize; 3] {
+        self.input
+    }
+
+    /// The units, first to last.
+    pub fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    /// Channels, height and width of what goes into a unit.
+    pub fn unit_input(&self, unit: usize) -> [usize; 3] {
+        if unit == 0 { self.input } else { self.shapes[unit - 1][1] }
+    }
+
+    /// Channels, height and width after a unit's convolution.
+    pub fn convolved(&self, unit: usize) -> [usize; 3] {
+        self.shapes[unit][0]
+    }
+
+    /// Channels, height and width of what comes out of a unit.
+    pub fn unit_output(&self, unit: usize) -> [usize; 3] {
+        self.shapes[unit][1]
+    }
+
+    /// Channels, height and width of what comes out of the stack.
+    pub fn output(&self) -> [usize; 3] {
+        self.unit_output(self.units.len() - 1)
+    }
+
+    /// Numbers in a unit's weight.
+    pub fn weight_len(&self, unit: usize) -> usize {
+        let Unit { filters, kernel, .. } = self.units[unit];
+        filters * self.unit_input(unit)[0] * kernel[0] * kernel[1]
+    }
+
+    /// Multiply-adds of one image's convolution in a unit, padding counted as if it were pixels.
+    pub fn multiply_adds(&self, unit: usize) -> u64 {
+        let [_, height, width] = self.convolved(unit);
+        self.weight_len(unit) as u64 * (height * width) as u64
+    }
+
+    /// The number of images in `images`.
+    pub(super) fn images(&self, images: &[f32]) -> Result<usize, StackError> {
+        let [channels, height, width] = self.input;
+        let size = channels * height * width;
+        if images.is_empty() || !images.len().is_multiple_of(size) {
+            return Err(StackError::Images { found: images.len(), channels, height, width });
+        }
+        Ok(images.len() / size)
+    }
+
+    pub(super) fn check(&self, parameters: &[Parameters<'_>]) -> Result<(), StackError> {
+        self.check_count("parameters", parameters.len())?;
+        for (index, (unit, given)) in self.units.iter().zip(parameters).enumerate() {
+            let expect = |what, wanted: bool, expected, found: &[f32]| {
+                expect(what, index, if wanted { expected } else { 0 }, found)
+            };
+            expect("the weight", true, self.weight_len(index), given.weight)?;
+            expect("the bias", unit.bias, unit.filters, given.bias)?;
+            expect("gamma", unit.norm, unit.filters, given.gamma)?;
+            expect("beta", unit.norm, unit.filters, given.beta)?;
+            expect("the slopes", unit.prelu, unit.filters, given.slope)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_moments(&self, moments: &[Moments]) -> Result<(), StackError> {
+        self.check_count("statistics", moments.len())?;
+        for (index, (unit, given)) in self.units.iter().zip(moments).enumerate() {
+            let expected = if unit.norm { unit.filters } else { 0 };
+            expect("the mean", index, expected, &given.mean)?;
+            expect("the variance", index, expected, &given.variance)?;
+        }
+        Ok(())
+    }
+
+    fn check_count(&self, what: &'static str, found: usize) -> Result<(), StackError> {
+        let expected = self.units.len();
+        if found == expected { Ok(()) } else { Err(StackError::Units { what, expected, found }) }
+    }
+}
+
+fn expect(
+    what: &'static str,
+    unit: usize,
+    expected: usize,
+    found: &[f32],
+) -> Result<(), StackError> {
+    match found.len() {
+        found if found == expected => Ok(()),
+        found => Err(StackError::Length { what, unit, expected, found }),
+    }
+}
