@@ -382,7 +382,8 @@ impl Step<'_> {
 fn split<T>(mut slice: &mut [T], len: usize, parts: usize) -> Vec<&mut [T]> {
     (0..parts)
         .map(|_| {
-            let (part, rest) = std::mem::take(&mut slice).split_at_mut(len.min(slice.len()));
+            let len = len.min(slice.len());
+            let (part, rest) = std::mem::take(&mut slice).split_at_mut(len);
             slice = rest;
             part
         })
