@@ -239,12 +239,18 @@ fn unpack<K: Activations>(
     kernel.vectorize(
         #[inline(always)]
         || {
-            last.outputs(kernel, z, live, |group, pixel, image, a| {
-                let image = &mut output[image * size..][..size];
-                for (value, channel) in a.iter().zip(map.group(group)) {
-                    image[channel * map.pixels() + pixel] = *value;
-                }
-            });
+            last.outputs(
+                kernel,
+                z,
+                live,
+                #[inline(always)]
+                |group, pixel, image, a| {
+                    let image = &mut output[image * size..][..size];
+                    for (value, channel) in a.iter().zip(map.group(group)) {
+                        image[channel * map.pixels() + pixel] = *value;
+                    }
+                },
+            );
         },
     );
 }
