@@ -239,7 +239,7 @@ impl Step<'_> {
         let layer = self.layer;
         let blocks = count.div_ceil(IMAGES);
         let meetings = layer.meetings::<K>();
-        let len = gradient_len(layer.input, layer.output, meetings.len());
+        let len = gradient_len(layer.input, layer.output, layer.weight.taps);
         // So many pieces of so many blocks each: by the sizes alone.
         let pieces = (PIECES_BYTES / (4 * len)).clamp(2, PIECES).min(blocks);
         let piece_blocks = blocks.div_ceil(pieces);
@@ -301,7 +301,7 @@ impl Step<'_> {
     fn weight_gradient<K: Activations>(
         &self,
         kernel: K,
-        meetings: &[Meeting],
+        meetings: &[Vec<Meeting>],
         dy: &Buffer,
         block: usize,
         live: usize,
