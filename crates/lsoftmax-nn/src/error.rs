@@ -1,8 +1,9 @@
-//! What can be wrong with a network's description, in sentences.
+//! What can be wrong with a network or its images, in sentences.
 
+use lsoftmax_kernels::EngineError;
 use lsoftmax_kernels::conv::StackError;
 
-/// Why a network could not be described or built.
+/// Why a network could not be described, built or run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
     /// There is no network of this name.
@@ -37,6 +38,20 @@ pub enum NetworkError {
         /// The most that is taken.
         most: u128,
     },
+    /// Images of another size than the network's.
+    #[error(
+        "the network takes images of {} x {} x {} (channels, height, width), but these are {} x {} x {}",
+        expected[0], expected[1], expected[2], found[0], found[1], found[2]
+    )]
+    Images {
+        /// Channels, height and width that the network was described for.
+        expected: [usize; 3],
+        /// Those of the images.
+        found: [usize; 3],
+    },
+    /// The kernel path that was asked for is not to be had.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// The layers don't fit together.
     #[error(transparent)]
     Stack(#[from] StackError),

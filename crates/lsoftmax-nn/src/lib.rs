@@ -15,7 +15,7 @@
 //! let head = LSoftmaxConfig::new(config.features.size, 10).with_margin(4).init(&device);
 //!
 //! let images = Tensor::random([2, 1, 28, 28], Distribution::Normal(0.0, 1.0), &device);
-//! let features = network.forward(images);
+//! let features = network.forward(images)?;
 //! assert_eq!(features.dims(), [2, 256]);
 //! let out = head.forward(features, Tensor::from_ints([3, 7], &device), 5.0)?;
 //! let gradients = out.loss.backward();
@@ -32,6 +32,7 @@
 mod composed;
 mod description;
 mod error;
+mod fused;
 mod network;
 mod summary;
 mod unit;

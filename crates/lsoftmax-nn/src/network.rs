@@ -5,7 +5,8 @@ use burn::tensor::{Device, Tensor};
 use lsoftmax_kernels::Precision;
 use lsoftmax_kernels::conv::Stack;
 
-use crate::{ConvUnit, ConvUnitConfig, NetworkConfig, NetworkError, composed};
+use crate::unit::run;
+use crate::{ConvUnit, ConvUnitConfig, NetworkConfig, NetworkError};
 
 impl NetworkConfig {
     /// Builds the network; its weights are drawn here and now, first layer first.
@@ -29,7 +30,7 @@ impl NetworkConfig {
 /// use lsoftmax_nn::NetworkConfig;
 /// let device = Device::flex();
 /// let network = NetworkConfig::mnist_2d().init(&device)?;
-/// let features = network.forward(Tensor::zeros([4, 1, 28, 28], &device));
+/// let features = network.forward(Tensor::zeros([4, 1, 28, 28], &device))?;
 /// assert_eq!(features.dims(), [4, 2]);
 /// # Ok::<(), lsoftmax_nn::NetworkError>(())
 /// ```
@@ -51,14 +52,17 @@ impl Network {
     /// - images: `[images, channels, height, width]`
     /// - output: `[images, features]`
     ///
-    /// # Panics
-    /// When the images have another size than the network was described for.
-    pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+    /// # Errors
+    /// When the images have another size than the network was described for, or the environment
+    /// asks for a kernel path that the CPU lacks.
+    pub fn forward(&self, images: Tensor<4>) -> Result<Tensor<2>, NetworkError> {
         let [count, channels, height, width] = images.dims();
         let (found, expected) = ([channels, height, width], self.stack.input());
-        assert_eq!(found, expected, "the network is for images of {expected:?}, not of {found:?}");
+        if found != expected {
+            return Err(NetworkError::Images { expected, found });
+        }
         let [features, ..] = self.stack.output();
-        composed::run(&self.units, images).reshape([count, features])
+        Ok(run(&self.units, images)?.reshape([count, features]))
     }
 
     /// Sets the precision of products on the CPU.

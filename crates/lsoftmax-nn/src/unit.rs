@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use lsoftmax_kernels::Precision;
 use lsoftmax_kernels::conv::Unit;
 
-use crate::composed;
+use crate::{NetworkError, composed, fused};
 
 /// Configuration of a [`ConvUnit`].
 ///
@@ -167,10 +167,17 @@ impl ConvUnit {
     /// - output: `[images, filters, height', width']`, each side (side + 2 padding − kernel) / stride + 1,
     ///   with pooling half of that, rounded up
     ///
-    /// # Panics
-    /// When the input has other channels or is smaller than the kernel.
-    pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
-        composed::run(std::slice::from_ref(self), input)
+    /// # Errors
+    /// When the input has other channels or is smaller than the kernel, or the environment asks for a
+    /// kernel path that the CPU lacks.
+    pub fn forward(&self, input: Tensor<4>) -> Result<Tensor<4>, NetworkError> {
+        let [_, channels, height, width] = input.dims();
+        let expected = self.weight.dims()[1];
+        if channels != expected {
+            let (expected, found) = ([expected, height, width], [channels, height, width]);
+            return Err(NetworkError::Images { expected, found });
+        }
+        run(std::slice::from_ref(self), input)
     }
 
     /// The same unit in the words of the CPU kernels.
@@ -208,4 +215,19 @@ impl ConvUnit {
         towards(&self.running_mean, mean, 1.0);
         towards(&self.running_var, variance, unbiased);
     }
+}
+
+/// Computes units one after the other: on the CPU in one go with kernels of our own, elsewhere
+/// composed of ordinary operations.
+///
+/// A frozen unit on a device with autodiff is composed, too: the kernels train, or infer.
+pub(crate) fn run(units: &[ConvUnit], images: Tensor<4>) -> Result<Tensor<4>, NetworkError> {
+    let mut images = images;
+    for units in units.chunk_by(|a, b| a.precision == b.precision) {
+        images = match fused::run(units, &images)? {
+            Some(output) => output,
+            None => composed::run(units, images),
+        };
+    }
+    Ok(images)
 }

@@ -61,18 +61,14 @@ pub fn backward(
     let count = stack.images(images)?;
     stack.check(parameters)?;
     let [channels, height, width] = stack.output();
-    let expected = count * channels * height * width;
-    for found in [output_gradient.len(), forward.output.len()] {
-        if found != expected {
-            let unit = stack.units().len() - 1;
-            return Err(StackError::Length {
-                what: "the output's gradient",
-                unit,
-                expected,
-                found,
-            });
-        }
-    }
+    let unit = stack.units().len() - 1;
+    let expect = |what, expected, found| match found == expected {
+        true => Ok(()),
+        false => Err(StackError::Length { what, unit, expected, found }),
+    };
+    let size = channels * height * width;
+    expect("the output's gradient", count * size, output_gradient.len())?;
+    expect("the forward pass", forward.count * size, count * size)?;
     let pass = Pass { forward, stack, images, parameters, count };
     Ok(with_kernel!(forward.engine, pass_back(&pass, output_gradient, want_images)))
 }
