@@ -102,16 +102,12 @@ impl fmt::Display for Summary {
 
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
         let widths: [usize; 6] = std::array::from_fn(width);
-        for (line, row) in rows.iter().enumerate() {
-            if line > 0 {
-                writeln!(f)?;
-            }
-            write!(f, "{:<1$}", row[0], widths[0])?;
-            for (cell, width) in row.iter().zip(widths).skip(1) {
-                write!(f, "  {cell:>width$}")?;
-            }
-        }
-        Ok(())
+        let line = |row: &[String; 6]| {
+            let cells = row.iter().zip(widths).skip(1);
+            let cells: String = cells.map(|(cell, width)| format!("  {cell:>width$}")).collect();
+            format!("{:<1$}{cells}", row[0], widths[0]).trim_end().to_owned()
+        };
+        f.write_str(&rows.iter().map(line).collect::<Vec<_>>().join("\n"))
     }
 }
 
