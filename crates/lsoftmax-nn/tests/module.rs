@@ -34,11 +34,11 @@ fn running_statistics_are_those_of_a_hand_computation() {
     let mut unit = config.init(&device);
     unit.weight = unit.weight.map(|weight| weight.ones_like());
     // Mean 3, variance ((−2)² + (−1)² + 3²) / (3 − 1) = 7.
-    unit.forward(Tensor::from_floats([[[[1.0, 2.0, 6.0]]]], &device));
+    unit.forward(Tensor::from_floats([[[[1.0, 2.0, 6.0]]]], &device)).unwrap();
     assert_eq!(running(&unit.running_mean), [0.25 * 3.0]);
     assert_eq!(running(&unit.running_var), [0.75 + 0.25 * 7.0]);
     // One value: mean 5, variance 0.
-    unit.forward(Tensor::from_floats([[[[5.0]]]], &device));
+    unit.forward(Tensor::from_floats([[[[5.0]]]], &device)).unwrap();
     assert_eq!(running(&unit.running_mean), [0.75 * 0.75 + 0.25 * 5.0]);
     assert_eq!(running(&unit.running_var), [0.75 * 2.5]);
 }
@@ -59,7 +59,7 @@ fn running_statistics_follow_the_batches() {
             naive.mean[c] = 0.9 * naive.mean[c] + 0.1 * mean;
             naive.variance[c] = 0.9 * naive.variance[c] + 0.1 * variance * count / (count - 1.0);
         }
-        unit.forward(tensor(&images.numbers, images.shape, &device, DType::F64));
+        unit.forward(tensor(&images.numbers, images.shape, &device, DType::F64)).unwrap();
     }
     assert_close("the mean", &running(&unit.running_mean), &naive.mean, 1e-12);
     assert_close("the variance", &running(&unit.running_var), &naive.variance, 1e-12);
@@ -69,17 +69,17 @@ fn running_statistics_follow_the_batches() {
 fn a_validated_network_uses_the_running_statistics_and_leaves_them() {
     let device = Device::flex().autodiff();
     let network = small(&device);
-    network.forward(batch(&device, 1));
+    network.forward(batch(&device, 1)).unwrap();
     let valid = network.valid();
     let mean = running(&valid.units[0].running_mean);
     assert!(mean.iter().all(|mean| *mean != 0.0), "the update before is in {mean:?}");
 
     let plain = Device::flex();
-    let features = values(valid.forward(batch(&plain, 2)));
-    assert_eq!(values(valid.forward(batch(&plain, 2))), features);
+    let features = values(valid.forward(batch(&plain, 2)).unwrap());
+    assert_eq!(values(valid.forward(batch(&plain, 2)).unwrap()), features);
     assert_eq!(running(&valid.units[0].running_mean), mean);
     // An image's features don't depend on the others of its batch.
-    let alone = values(valid.forward(batch(&plain, 2).narrow(0, 3, 1)));
+    let alone = values(valid.forward(batch(&plain, 2).narrow(0, 3, 1)).unwrap());
     assert_close("one image", &alone, &features[3 * 6..4 * 6], 1e-6);
 }
 
@@ -87,20 +87,20 @@ fn a_validated_network_uses_the_running_statistics_and_leaves_them() {
 fn a_frozen_network_uses_the_running_statistics_and_leaves_them() {
     let device = Device::flex().autodiff();
     let network = small(&device);
-    network.forward(batch(&device, 1));
-    let expected = values(network.valid().forward(batch(&Device::flex(), 2)));
+    network.forward(batch(&device, 1)).unwrap();
+    let expected = values(network.valid().forward(batch(&Device::flex(), 2)).unwrap());
     let mean = running(&network.units[0].running_mean);
     let frozen = network.freeze();
-    assert_eq!(values(frozen.forward(batch(&device, 2))), expected);
+    assert_eq!(values(frozen.forward(batch(&device, 2)).unwrap()), expected);
     assert_eq!(running(&frozen.units[0].running_mean), mean);
-    frozen.unfreeze().forward(batch(&device, 2));
+    frozen.unfreeze().forward(batch(&device, 2)).unwrap();
 }
 
 #[test]
 fn one_unit_can_be_frozen() {
     let device = Device::flex().autodiff();
     let network = small(&device).freeze_group(ParamGroup::from_predicate("units.0."));
-    network.forward(batch(&device, 1));
+    network.forward(batch(&device, 1)).unwrap();
     assert_eq!(running(&network.units[0].running_mean), [0.0; 4]);
     assert_ne!(running(&network.units[1].running_mean), [0.0; 4]);
 }
@@ -124,13 +124,13 @@ fn a_record_keeps_everything_the_last_update_included() {
     let device = Device::flex().autodiff();
     device.seed(1);
     let network = small(&device);
-    network.forward(batch(&device, 1));
+    network.forward(batch(&device, 1)).unwrap();
     let before = state(&network);
     let bytes = network.into_record().into_bytes().unwrap();
     device.seed(2);
     let other = small(&device);
     assert_ne!(state(&other), before);
-    other.forward(batch(&device, 9));
+    other.forward(batch(&device, 9)).unwrap();
     let loaded = other.load_record(ModuleRecord::from_bytes(bytes).unwrap());
     assert_eq!(state(&loaded), before);
     // Nothing pending comes back over what was loaded.
