@@ -203,19 +203,19 @@ impl NetworkConfig {
 
     /// Refuses what would overflow in [`Stack`], and says where it is.
     fn check_sizes(&self) -> Result<(), NetworkError> {
-        for (what, found) in ["channels", "height", "width"].into_iter().zip(self.input) {
+        for (what, found) in ["number of channels", "height", "width"].into_iter().zip(self.input) {
             check(&format!("the {what} of the input"), found, MOST)?;
         }
         for (index, stage) in self.stages.iter().enumerate() {
             let of = |what: &str| format!("the {what} of {}", self.stage_name(index));
-            check(&of("filters"), stage.filters, MOST)?;
+            check(&of("number of filters"), stage.filters, MOST)?;
             check(&of("kernel"), stage.kernel, MOST)?;
             check(&of("stride"), stage.stride, 2)?;
-            check(&of("units"), stage.units, MOST_UNITS)?;
+            check(&of("number of units"), stage.units, MOST_UNITS)?;
         }
         let units = self.stages.iter().map(|stage| stage.units).fold(0, usize::saturating_add);
         if units > MOST_UNITS {
-            check("the units of all stages together", units, MOST_UNITS)?;
+            check("the number of units of all stages together", units, MOST_UNITS)?;
         }
         check("the number of features", self.features.size, MOST)
     }

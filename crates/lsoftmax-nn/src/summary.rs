@@ -46,16 +46,18 @@ impl NetworkConfig {
     pub fn summary(&self) -> Result<Summary, NetworkError> {
         let stack = self.stack()?;
         let mut layers = Vec::with_capacity(stack.units().len() + self.stages.len());
-        for (stage, config) in self.stages.iter().enumerate() {
-            let stage = self.stage_name(stage);
-            for place in 1..=config.units {
-                layers.push((format!("{stage}.{place}"), stage.replace("conv", "pool")));
+        let mut unit = 0;
+        for (index, stage) in self.stages.iter().enumerate() {
+            let name = self.stage_name(index);
+            for place in 1..=stage.units {
+                layers.push(convolution(&stack, unit, format!("{name}.{place}")));
+                unit += 1;
+            }
+            if stage.pool {
+                layers.push(pool(name.replace("conv", "pool"), stack.unit_output(unit - 1)));
             }
         }
-        layers.push(("features".to_owned(), String::new()));
-        let names = layers.into_iter().enumerate();
-        let layers: Vec<Layer> =
-            names.flat_map(|(unit, (name, pool))| rows(&stack, unit, name, pool)).collect();
+        layers.push(convolution(&stack, unit, "features".to_owned()));
         Ok(Summary {
             input: self.input,
             parameters: layers.iter().map(|layer| layer.parameters).sum(),
@@ -65,21 +67,21 @@ impl NetworkConfig {
     }
 }
 
-/// A unit's convolution and, if it has one, its pooling.
-fn rows(stack: &Stack, unit: usize, name: String, pool: String) -> impl Iterator<Item = Layer> {
-    let Unit { kernel, stride, pool: pools, .. } = stack.units()[unit];
-    let convolution = Layer {
+/// A unit without its pooling.
+fn convolution(stack: &Stack, unit: usize, name: String) -> Layer {
+    let Unit { kernel, stride, .. } = stack.units()[unit];
+    Layer {
         name,
         kernel,
         stride,
         output: stack.convolved(unit),
         parameters: parameters(stack, unit) as u64,
         multiply_adds: stack.multiply_adds(unit),
-    };
-    let output = stack.unit_output(unit);
-    let pool =
-        Layer { name: pool, kernel: [2, 2], stride: 2, output, parameters: 0, multiply_adds: 0 };
-    std::iter::once(convolution).chain(pools.then_some(pool))
+    }
+}
+
+fn pool(name: String, output: [usize; 3]) -> Layer {
+    Layer { name, kernel: [2, 2], stride: 2, output, parameters: 0, multiply_adds: 0 }
 }
 
 impl fmt::Display for Summary {

@@ -260,15 +260,18 @@ fn a_description_that_does_not_fit_is_refused_in_a_sentence() {
     let found = told(|config| config.input[1] = 0);
     assert_eq!(found, "the height of the input must be from 1 to 65536, but is 0");
     let found = told(|config| config.stages[0].filters = 0);
-    assert_eq!(found, "the filters of conv0 must be from 1 to 65536, but is 0");
+    assert_eq!(found, "the number of filters of conv0 must be from 1 to 65536, but is 0");
     let found = told(|config| config.stages[2].kernel = usize::MAX);
     assert!(found.starts_with("the kernel of conv2 must be from 1 to 65536, but is 1844"));
     let found = told(|config| config.stages[1].stride = 3);
     assert_eq!(found, "the stride of conv1 must be from 1 to 2, but is 3");
     let found = told(|config| config.stages[1].units = 0);
-    assert_eq!(found, "the units of conv1 must be from 1 to 1000, but is 0");
+    assert_eq!(found, "the number of units of conv1 must be from 1 to 1000, but is 0");
     let found = told(|config| config.stages.iter_mut().for_each(|stage| stage.units = 400));
-    assert_eq!(found, "the units of all stages together must be from 1 to 1000, but is 1600");
+    assert_eq!(
+        found,
+        "the number of units of all stages together must be from 1 to 1000, but is 1600"
+    );
     let found = told(|config| config.features.size = 0);
     assert_eq!(found, "the number of features must be from 1 to 65536, but is 0");
     let found = told(|config| config.stages[1].filters = 65_536);

@@ -138,7 +138,7 @@ pub fn moments(values: &[f64]) -> (f64, f64) {
 
 fn pool(input: &Images) -> Images {
     let [images, channels, height, width] = input.shape;
-    let shape = [images, channels, (height + 1) / 2, (width + 1) / 2];
+    let shape = [images, channels, height.div_ceil(2), width.div_ceil(2)];
     Images::from_fn(shape, |[n, c, y, x]| {
         let rows = 2 * y..(2 * y + 2).min(height);
         let pixels = rows.flat_map(|row| (2 * x..(2 * x + 2).min(width)).map(move |x| (row, x)));
