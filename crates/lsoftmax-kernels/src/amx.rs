@@ -5,7 +5,6 @@
 //! steps 16 words of depth. Where rows or depth end earlier, the operand goes through a buffer
 //! padded with zeros.
 
-use crate::avx512::Avx512;
 use crate::avx512_bf16::Avx512Bf16;
 use crate::bf16;
 use crate::buffer::Buffer;
@@ -53,14 +52,15 @@ fn row_step(words: usize) -> usize {
 
 impl Kernel for Amx {
     type Word = Pair;
-    type Vectors = Avx512;
+    type Vectors = Avx512Bf16;
     type Session = Tiles;
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
+    const GRAIN: usize = SIDE;
 
     #[inline(always)]
-    fn vectors(self) -> Avx512 {
-        self.0.vectors()
+    fn vectors(self) -> Avx512Bf16 {
+        self.0
     }
 
     fn session(self) -> Tiles {
@@ -69,7 +69,7 @@ impl Kernel for Amx {
         unsafe { Tiles::configure(&CONFIG) }
     }
 
-    unsafe fn tile(self, args: TileArgs<Pair>) {
+    unsafe fn tile(self, args: TileArgs<'_, Pair>) {
         // SAFETY: the caller's contract, and its session has configured the tiles.
         unsafe { sums(args) }
     }
@@ -121,7 +121,7 @@ impl Kernel for Amx {
 /// # Safety
 /// The contract of [`Kernel::tile`] with rows of the left operand a depth step of 1 apart, and the
 /// tiles configured by [`CONFIG`].
-unsafe fn sums(args: TileArgs<Pair>) {
+unsafe fn sums(args: TileArgs<'_, Pair>) {
     debug_assert_eq!(args.depth_step, 1);
     let upper = args.rows.min(SIDE);
     let lower = args.rows - upper;
@@ -132,22 +132,24 @@ unsafe fn sums(args: TileArgs<Pair>) {
         tile::zero::<2>();
         tile::zero::<3>();
     }
-    for start in (0..args.depth).step_by(SIDE) {
-        let depth = SIDE.min(args.depth - start);
-        let left = args.left.wrapping_add(start);
-        let right = args.right.wrapping_add(start * COLS);
-        // SAFETY: the caller vouches for `rows` rows of left, `depth` words each, and for `depth`
-        // rows of COLS words of right; `load` reads no further.
-        unsafe {
-            load::<4>(left, args.row_step, upper, depth);
-            load::<6>(right, COLS, depth, SIDE);
-            load::<7>(right.wrapping_add(SIDE), COLS, depth, SIDE);
-            tile::dot_bf16::<0, 4, 6>();
-            tile::dot_bf16::<1, 4, 7>();
-            if lower > 0 {
-                load::<5>(left.wrapping_add(SIDE * args.row_step), args.row_step, lower, depth);
-                tile::dot_bf16::<2, 5, 6>();
-                tile::dot_bf16::<3, 5, 7>();
+    for segment in args.segments {
+        for start in (0..args.depth).step_by(SIDE) {
+            let depth = SIDE.min(args.depth - start);
+            let left = args.left.wrapping_add(segment.left + start);
+            let right = args.right.wrapping_add(segment.right + start * args.right_step);
+            // SAFETY: the caller vouches for `rows` rows of left, `depth` words each, and for
+            // `depth` rows of COLS words of right; `load` reads no further.
+            unsafe {
+                load::<4>(left, args.row_step, upper, depth);
+                load::<6>(right, args.right_step, depth, SIDE);
+                load::<7>(right.wrapping_add(SIDE), args.right_step, depth, SIDE);
+                tile::dot_bf16::<0, 4, 6>();
+                tile::dot_bf16::<1, 4, 7>();
+                if lower > 0 {
+                    load::<5>(left.wrapping_add(SIDE * args.row_step), args.row_step, lower, depth);
+                    tile::dot_bf16::<2, 5, 6>();
+                    tile::dot_bf16::<3, 5, 7>();
+                }
             }
         }
     }

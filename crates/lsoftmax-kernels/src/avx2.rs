@@ -50,7 +50,7 @@ impl F32Vectors for Avx2 {
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
 
-    unsafe fn tile(self, args: TileArgs<f32>) {
+    unsafe fn tile(self, args: TileArgs<'_, f32>) {
         macro_rules! rows {
             ($n:literal) => {
                 // SAFETY: `self` is only made where the CPU has these; the caller's contract is
@@ -72,22 +72,26 @@ impl F32Vectors for Avx2 {
 /// # Safety
 /// The contract of [`F32Vectors::tile`] with `args.rows == R`, on a CPU with AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn tile<const R: usize>(args: TileArgs<f32>) {
+unsafe fn tile<const R: usize>(args: TileArgs<'_, f32>) {
     let mut sum = [[_mm256_setzero_ps(); 2]; R];
-    let (mut left, mut right) = (args.left, args.right);
-    for _ in 0..args.depth {
-        // SAFETY: the caller vouches for COLS words of right at every depth and for every
-        // (row, depth) of left; the pointers wrap since they end one step past the last word.
-        unsafe {
-            let (first, second) = (_mm256_loadu_ps(right), _mm256_loadu_ps(right.wrapping_add(8)));
-            for (r, sum) in sum.iter_mut().enumerate() {
-                let word = _mm256_set1_ps(*left.wrapping_add(r * args.row_step));
-                sum[0] = _mm256_fmadd_ps(word, first, sum[0]);
-                sum[1] = _mm256_fmadd_ps(word, second, sum[1]);
+    for segment in args.segments {
+        let mut left = args.left.wrapping_add(segment.left);
+        let mut right = args.right.wrapping_add(segment.right);
+        for _ in 0..args.depth {
+            // SAFETY: the caller vouches for COLS words of right at every depth and for every
+            // (row, depth) of left; the pointers wrap since they end one step past the last word.
+            unsafe {
+                let first = _mm256_loadu_ps(right);
+                let second = _mm256_loadu_ps(right.wrapping_add(8));
+                for (r, sum) in sum.iter_mut().enumerate() {
+                    let word = _mm256_set1_ps(*left.wrapping_add(r * args.row_step));
+                    sum[0] = _mm256_fmadd_ps(word, first, sum[0]);
+                    sum[1] = _mm256_fmadd_ps(word, second, sum[1]);
+                }
             }
+            left = left.wrapping_add(args.depth_step);
+            right = right.wrapping_add(args.right_step);
         }
-        left = left.wrapping_add(args.depth_step);
-        right = right.wrapping_add(COLS);
     }
     for (r, sum) in sum.iter().enumerate() {
         // SAFETY: `out` has R writable rows of COLS floats, `out_step` apart.

@@ -58,7 +58,7 @@ impl F32Vectors for Avx512 {
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
 
-    unsafe fn tile(self, args: TileArgs<f32>) {
+    unsafe fn tile(self, args: TileArgs<'_, f32>) {
         // SAFETY: `self` is only made where the CPU has these; the caller's contract is passed on.
         unsafe { f32_tile::any(args) }
     }
@@ -141,7 +141,7 @@ macro_rules! tiles {
 
             /// # Safety
             /// The contract of [`Kernel::tile`](crate::kernel::Kernel::tile), on a CPU with the features named.
-            pub(super) unsafe fn any(args: TileArgs<$word>) {
+            pub(super) unsafe fn any(args: TileArgs<'_, $word>) {
                 macro_rules! rows {
                     ($n:literal) => {
                         // SAFETY: the caller's contract; the row count is the one matched.
@@ -169,24 +169,27 @@ macro_rules! tiles {
             /// # Safety
             /// The contract of [`Kernel::tile`](crate::kernel::Kernel::tile) with `args.rows == R`, on a CPU with the features.
             #[target_feature(enable = $features)]
-            unsafe fn tile<const R: usize>(args: TileArgs<$word>) {
+            unsafe fn tile<const R: usize>(args: TileArgs<'_, $word>) {
                 let mut sum = [[_mm512_setzero_ps(); 2]; R];
-                let (mut left, mut right) = (args.left, args.right);
-                for _ in 0..args.depth {
-                    // SAFETY: the caller vouches for COLS words of right at every depth and for
-                    // every (row, depth) of left. The pointers move by wrapping arithmetic, since
-                    // they end one step past the last word that is read.
-                    unsafe {
-                        let first = $load(right);
-                        let second = $load(right.wrapping_add(16));
-                        for (r, sum) in sum.iter_mut().enumerate() {
-                            let word = $broadcast(left.wrapping_add(r * args.row_step));
-                            sum[0] = $step(sum[0], word, first);
-                            sum[1] = $step(sum[1], word, second);
+                for segment in args.segments {
+                    let mut left = args.left.wrapping_add(segment.left);
+                    let mut right = args.right.wrapping_add(segment.right);
+                    for _ in 0..args.depth {
+                        // SAFETY: the caller vouches for COLS words of right at every depth and for
+                        // every (row, depth) of left. The pointers move by wrapping arithmetic,
+                        // since they end one step past the last word that is read.
+                        unsafe {
+                            let first = $load(right);
+                            let second = $load(right.wrapping_add(16));
+                            for (r, sum) in sum.iter_mut().enumerate() {
+                                let word = $broadcast(left.wrapping_add(r * args.row_step));
+                                sum[0] = $step(sum[0], word, first);
+                                sum[1] = $step(sum[1], word, second);
+                            }
                         }
+                        left = left.wrapping_add(args.depth_step);
+                        right = right.wrapping_add(args.right_step);
                     }
-                    left = left.wrapping_add(args.depth_step);
-                    right = right.wrapping_add(COLS);
                 }
                 for (r, sum) in sum.iter().enumerate() {
                     // SAFETY: `out` has R writable rows of COLS floats, `out_step` apart.

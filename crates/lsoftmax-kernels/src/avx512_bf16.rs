@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use crate::avx512::{Avx512, COLS, ROWS, pack_transposed, tiles};
 use crate::bf16;
 use crate::buffer::Buffer;
-use crate::kernel::{Kernel, Left, Pair, TileArgs, Word};
+use crate::kernel::{Kernel, Left, Pair, TileArgs, Vectors, Word};
 
 /// bf16 pairs by AVX-512 BF16.
 #[derive(Clone, Copy)]
@@ -30,22 +30,44 @@ impl Avx512Bf16 {
     }
 }
 
+/// Runs `f` compiled for AVX-512 with BF16.
+///
+/// # Safety
+/// The CPU has AVX-512 F, BW, DQ, VL and BF16, AVX2 and FMA.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+unsafe fn with_avx512_bf16<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
+
+impl Vectors for Avx512Bf16 {
+    #[inline(always)]
+    fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: `self` is only made where the CPU has these.
+        unsafe { with_avx512_bf16(f) }
+    }
+
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+}
+
 impl Kernel for Avx512Bf16 {
     type Word = Pair;
-    type Vectors = Avx512;
+    type Vectors = Self;
     type Session = ();
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
 
     #[inline(always)]
-    fn vectors(self) -> Avx512 {
-        self.0
+    fn vectors(self) -> Self {
+        self
     }
 
     #[inline(always)]
     fn session(self) {}
 
-    unsafe fn tile(self, args: TileArgs<Pair>) {
+    unsafe fn tile(self, args: TileArgs<'_, Pair>) {
         // SAFETY: `self` is only made where the CPU has these; the caller's contract is passed on.
         unsafe { pair_tile::any(args) }
     }

@@ -17,6 +17,13 @@ pub(crate) fn round(value: f32) -> f32 {
     f32::from_bits(u32::from(bits(value)) << 16)
 }
 
+/// The value of a bf16's bits.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn value(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
 /// Two neighbours along the depth.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]

@@ -15,7 +15,7 @@ pub(crate) trait F32Vectors: Vectors {
 
     /// # Safety
     /// The contract of [`Kernel::tile`].
-    unsafe fn tile(self, args: TileArgs<f32>);
+    unsafe fn tile(self, args: TileArgs<'_, f32>);
 
     /// Packs the transpose of rows of `depth` words as a right operand.
     fn pack_transposed(self, rows: &[f32], depth: usize, out: &mut [f32]) {
@@ -89,7 +89,7 @@ impl<V: F32Vectors, E: F32Words> Kernel for F32<V, E> {
     #[inline(always)]
     fn session(self) {}
 
-    unsafe fn tile(self, args: TileArgs<f32>) {
+    unsafe fn tile(self, args: TileArgs<'_, f32>) {
         // SAFETY: the caller's contract, passed on.
         unsafe { self.0.tile(args) }
     }

@@ -8,6 +8,9 @@
 //! - *right* is packed in panels of [`Kernel::COLS`] columns, each panel `depth` rows of `COLS`
 //!   words, the last panel padded with zeros.
 //!
+//! A convolution has the same form with the depth in *segments*: each tap of the kernel reads its
+//! left and right words from a place of its own ([`Segment`], [`strip`]).
+//!
 //! The sum over the depth runs in one order whatever the partition, so a result never depends on
 //! how the work was divided among threads.
 
@@ -51,15 +54,30 @@ pub(crate) struct Extent {
     pub depth: usize,
 }
 
+/// Where a segment of the depth starts in the left and in the right operand, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub left: usize,
+    pub right: usize,
+}
+
+impl Segment {
+    /// The whole depth.
+    pub const WHOLE: [Self; 1] = [Self { left: 0, right: 0 }];
+}
+
 /// One tile of a product, as raw parts.
 #[derive(Clone, Copy)]
-pub(crate) struct TileArgs<W> {
+pub(crate) struct TileArgs<'a, W> {
     pub rows: usize,
+    /// Words of depth in a segment.
     pub depth: usize,
+    pub segments: &'a [Segment],
     pub left: *const W,
     pub row_step: usize,
     pub depth_step: usize,
     pub right: *const W,
+    pub right_step: usize,
     pub out: *mut f32,
     pub out_step: usize,
     pub add: bool,
@@ -84,6 +102,8 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     const ROWS: usize;
     /// Columns of `out` that one tile covers, and the width of a panel of the right operand.
     const COLS: usize;
+    /// A strip is cut into tiles of whole grains of rows.
+    const GRAIN: usize = 1;
 
     fn vectors(self) -> Self::Vectors;
 
@@ -99,10 +119,11 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     /// Computes `args.rows` x `COLS` outputs.
     ///
     /// # Safety
-    /// A [`Kernel::session`] of this thread is alive; `1 ≤ args.rows ≤ ROWS`; every word that `rows`, `depth` and the steps reach from `left`, and
-    /// `depth · COLS` words from `right`, are readable; `out` is writable for `rows` rows of `COLS`
-    /// floats, `out_step` apart.
-    unsafe fn tile(self, args: TileArgs<Self::Word>);
+    /// A [`Kernel::session`] of this thread is alive; `1 ≤ args.rows ≤ ROWS`. From the start of
+    /// every segment, every word that `rows`, `depth` and the steps reach from `left`, and `depth`
+    /// rows of `COLS` words, `right_step` apart, from `right`, are readable; `out` is writable for
+    /// `rows` rows of `COLS` floats, `out_step` apart.
+    unsafe fn tile(self, args: TileArgs<'_, Self::Word>);
 
     /// Rows of f32 as a left operand: the source itself, or its conversion in `scratch`.
     fn left_rows<'a>(
@@ -174,10 +195,12 @@ pub(crate) fn product<K: Kernel>(
             let mut args = TileArgs {
                 rows: end - start,
                 depth,
+                segments: &Segment::WHOLE,
                 left: left.words[start * left.row_step..].as_ptr(),
                 row_step: left.row_step,
                 depth_step: left.depth_step,
                 right: right[depth * col..].as_ptr(),
+                right_step: K::COLS,
                 out: edge.as_mut_ptr(),
                 out_step: K::COLS,
                 add: false,
@@ -197,6 +220,72 @@ pub(crate) fn product<K: Kernel>(
                         *o = if add { *o + e } else { *e };
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Columns of a [`strip`].
+pub(crate) const STRIP_COLS: usize = 32;
+
+/// The operands of a [`strip`], with the steps between their words.
+pub(crate) struct StripArgs<'a, W> {
+    /// The first row's words are counted from here; see [`Left`].
+    pub left: Left<'a, W>,
+    /// Rows of [`STRIP_COLS`] words, one after the other.
+    pub right: &'a [W],
+    pub segments: &'a [Segment],
+    pub rows: usize,
+    /// Words of depth in a segment.
+    pub depth: usize,
+}
+
+/// `out (+)= Σ over segments of left · right`: any number of rows, 32 columns, rows of `out` 32 apart.
+///
+/// # Panics
+/// When an operand or `out` is too small.
+pub(crate) fn strip<K: Kernel>(
+    kernel: K,
+    _session: &K::Session,
+    args: &StripArgs<'_, K::Word>,
+    out: &mut [f32],
+    add: bool,
+) {
+    const { assert!(STRIP_COLS.is_multiple_of(K::COLS), "whole tiles fill a strip") };
+    let StripArgs { left, right, segments, rows, depth } = *args;
+    if rows == 0 {
+        return;
+    }
+    assert!(rows * STRIP_COLS <= out.len());
+    if depth > 0 && !segments.is_empty() {
+        let furthest = |start: fn(&Segment) -> usize| segments.iter().map(start).max().unwrap_or(0);
+        let reach = (rows - 1) * left.row_step + (depth - 1) * left.depth_step;
+        assert!(furthest(|segment| segment.left) + reach < left.words.len());
+        assert!(furthest(|segment| segment.right) + depth * STRIP_COLS <= right.len());
+    }
+    let grains = rows.div_ceil(K::GRAIN);
+    let tiles = grains.div_ceil(K::ROWS / K::GRAIN);
+    for tile in 0..tiles {
+        // Rows are spread evenly: no sliver of a tile at the end.
+        let start = tile * grains / tiles * K::GRAIN;
+        let end = rows.min((tile + 1) * grains / tiles * K::GRAIN);
+        for col in (0..STRIP_COLS).step_by(K::COLS) {
+            // SAFETY: the session is alive; the assertions cover every word of left and right that
+            // the rows, segments and depth reach, and all of `out`.
+            unsafe {
+                kernel.tile(TileArgs {
+                    rows: end - start,
+                    depth,
+                    segments,
+                    left: left.words.as_ptr().wrapping_add(start * left.row_step),
+                    row_step: left.row_step,
+                    depth_step: left.depth_step,
+                    right: right.as_ptr().wrapping_add(col),
+                    right_step: STRIP_COLS,
+                    out: out.as_mut_ptr().add(start * STRIP_COLS + col),
+                    out_step: STRIP_COLS,
+                    add,
+                });
             }
         }
     }

@@ -26,7 +26,7 @@ impl F32Vectors for Portable {
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
 
-    unsafe fn tile(self, args: TileArgs<f32>) {
+    unsafe fn tile(self, args: TileArgs<'_, f32>) {
         match args.rows {
             // SAFETY: the caller's contract, passed on; the row count is the one matched.
             1 => unsafe { tile::<1>(args) },
@@ -42,16 +42,21 @@ impl F32Vectors for Portable {
 
 /// # Safety
 /// The contract of [`F32Vectors::tile`] with `args.rows == R`.
-unsafe fn tile<const R: usize>(args: TileArgs<f32>) {
+unsafe fn tile<const R: usize>(args: TileArgs<'_, f32>) {
     let mut sum = [[0.0f32; COLS]; R];
-    for d in 0..args.depth {
-        // SAFETY: `right` has `depth · COLS` readable words.
-        let right: [f32; COLS] = unsafe { args.right.add(d * COLS).cast::<[f32; COLS]>().read() };
-        for (r, sum) in sum.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for every (row, depth) of `left`.
-            let left = unsafe { *args.left.add(r * args.row_step + d * args.depth_step) };
-            for (s, right) in sum.iter_mut().zip(right) {
-                *s += left * right;
+    for segment in args.segments {
+        for d in 0..args.depth {
+            // SAFETY: `right` has COLS readable words at every depth of a segment.
+            let right = unsafe { args.right.add(segment.right + d * args.right_step) };
+            // SAFETY: as above; words need no more alignment than a float.
+            let right: [f32; COLS] = unsafe { right.cast::<[f32; COLS]>().read() };
+            for (r, sum) in sum.iter_mut().enumerate() {
+                let place = segment.left + r * args.row_step + d * args.depth_step;
+                // SAFETY: the caller vouches for every (row, depth) of `left`.
+                let left = unsafe { *args.left.add(place) };
+                for (s, right) in sum.iter_mut().zip(right) {
+                    *s += left * right;
+                }
             }
         }
     }

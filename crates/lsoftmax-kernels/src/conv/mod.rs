@@ -8,8 +8,20 @@
 //! else. Inside, activations are blocked (see `layout`): sixteen images by 32 channels at one pixel
 //! lie together, so that one loop over such blocks serves every kernel path, kernel size and padding.
 
+mod backward;
+mod forward;
+mod geometry;
+mod layer;
+mod layout;
+mod moments;
+mod pointwise;
+mod product;
 mod stack;
+mod weights;
+mod words;
 
+pub use backward::{Gradients, UnitGradients, backward};
+pub use forward::{Forward, forward, infer};
 pub use stack::{Moments, Parameters, Stack, StackError, Unit};
 
 /// Added to the variance before its square root.

@@ -1,0 +1,87 @@
+//! Mean and variance of channels, in pieces that are put together in a fixed order.
+
+use super::layout::CHANNELS;
+use super::pointwise::Row;
+use super::stack::Moments;
+use crate::kernel::Vectors;
+
+/// The statistics of one block of images.
+#[derive(Clone, Debug)]
+pub(super) struct BlockMoments {
+    groups: Vec<GroupMoments>,
+}
+
+/// Sums of 32 channels' distances from a pivot, which keeps the squares small.
+#[derive(Clone, Debug)]
+struct GroupMoments {
+    count: usize,
+    pivot: Row,
+    sum: [f64; CHANNELS],
+    squares: [f64; CHANNELS],
+}
+
+/// Rows whose sums are kept in f32.
+const SHORT: usize = 256;
+
+impl BlockMoments {
+    pub fn new(groups: usize) -> Self {
+        let group = GroupMoments {
+            count: 0,
+            pivot: [0.0; CHANNELS],
+            sum: [0.0; CHANNELS],
+            squares: [0.0; CHANNELS],
+        };
+        Self { groups: vec![group; groups] }
+    }
+
+    /// Adds rows of 32 channels.
+    #[inline(always)]
+    pub fn add<V: Vectors>(&mut self, group: usize, rows: &[f32]) {
+        let group = &mut self.groups[group];
+        let rows = rows.as_chunks::<CHANNELS>().0;
+        if group.count == 0 {
+            // Any value of the channel is nearer to its mean than zero may be.
+            group.pivot = rows[0];
+        }
+        group.count += rows.len();
+        let pivot = group.pivot;
+        for rows in rows.chunks(SHORT) {
+            let (mut sum, mut squares) = ([0.0f32; CHANNELS], [0.0f32; CHANNELS]);
+            for row in rows {
+                for c in 0..CHANNELS {
+                    let distance = row[c] - pivot[c];
+                    sum[c] += distance;
+                    squares[c] = V::mul_add(distance, distance, squares[c]);
+                }
+            }
+            for c in 0..CHANNELS {
+                group.sum[c] += f64::from(sum[c]);
+                group.squares[c] += f64::from(squares[c]);
+            }
+        }
+    }
+
+    /// The statistics of all blocks, put together in their order.
+    pub fn combine(blocks: &[Self], channels: usize) -> Moments {
+        let mut moments = Moments::default();
+        for channel in 0..channels {
+            let (group, c) = (channel / CHANNELS, channel % CHANNELS);
+            let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
+            for block in blocks {
+                let block = &block.groups[group];
+                let more = block.count as f64;
+                let offset = block.sum[c] / more;
+                let more_squares = block.squares[c] - block.sum[c] * offset;
+                let apart = f64::from(block.pivot[c]) + offset - mean;
+                squares += more_squares + apart * apart * count * more / (count + more);
+                mean += apart * more / (count + more);
+                count += more;
+            }
+            // Rounding may take a variance of zero below it; a NaN stays.
+            let variance = squares / count;
+            moments.mean.push(mean as f32);
+            moments.variance.push(if variance < 0.0 { 0.0 } else { variance as f32 });
+        }
+        moments
+    }
+}
