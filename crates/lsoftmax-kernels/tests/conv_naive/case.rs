@@ -9,7 +9,7 @@ use super::{Expected, Naive, Values, largest, rms, round};
 
 /// Of the root mean square, for each unit. Rounding to bf16 is off by 2^-9 at most, and the naive
 /// version rounds as the kernels do, but where a number is not kept they need not round.
-const BF16: f64 = 1.0 / 256.0;
+const BF16: f64 = 1.0 / 512.0;
 /// Of the largest number, for each unit.
 const F32: f64 = 1e-5;
 /// Multiply-adds, with everything padded to whole tiles, that an emulated path may be given.
@@ -33,6 +33,31 @@ pub fn engines() -> Vec<Engine> {
         engines.push(unsafe { Engine::assume(Path::Amx, Precision::Bf16) });
     }
     engines
+}
+
+/// A unit with batch norm and PReLU.
+pub fn unit(filters: usize, kernel: [usize; 2], padding: usize) -> Unit {
+    Unit { kernel, padding, ..Unit::new(filters) }
+}
+
+/// Nothing but the convolution.
+pub fn bare(filters: usize, kernel: [usize; 2], padding: usize) -> Unit {
+    Unit { norm: false, prelu: false, ..unit(filters, kernel, padding) }
+}
+
+/// With pooling.
+pub fn pooled(unit: Unit) -> Unit {
+    Unit { pool: true, ..unit }
+}
+
+/// With a stride of 2.
+pub fn strided(unit: Unit) -> Unit {
+    Unit { stride: 2, ..unit }
+}
+
+/// With a bias in place of batch norm.
+pub fn biased(unit: Unit) -> Unit {
+    Unit { bias: true, norm: false, ..unit }
 }
 
 /// A fixed sequence of numbers in (−1, 1), good enough to multiply.

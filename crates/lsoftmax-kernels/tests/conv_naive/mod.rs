@@ -205,7 +205,7 @@ impl<'a> Naive<'a> {
 
         let near = match self.precision {
             Precision::F32 => 4e-6,
-            Precision::Bf16 => 1.0 / 256.0,
+            Precision::Bf16 => 1.0 / 4096.0,
         };
         let close = {
             let near = near * largest(&u);
