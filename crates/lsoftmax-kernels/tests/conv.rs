@@ -98,10 +98,11 @@ fn every_path_agrees_on_fully_connected_layers() {
 
 #[test]
 fn every_path_agrees_on_awkward_batches_channels_and_sizes() {
-    for batch in [1, 5, 16, 17, 33, 250] {
+    for batch in [1, 5, 16, 17, 33, 170, 250] {
         let unit = if batch < 5 { biased(Unit::new(5)) } else { Unit::new(5) };
         Case::new(batch, [3, 2, 3], &[unit]).check();
         Case::new(batch, [33, 1, 1], &[biased(unit)]).check();
+        Case::new(batch, [33, 2, 4], &[unit]).check();
     }
     let counts = [1, 3, 10, 31, 32, 33, 64, 96];
     for (index, channels) in counts.into_iter().enumerate() {
@@ -123,11 +124,21 @@ fn every_path_agrees_on_every_kernel_padding_and_stride() {
     for kernel in [[1, 1], [3, 3], [5, 5], [7, 7], [4, 4], [3, 5], [5, 2]] {
         for padding in 0..4 {
             for stride in [1, 2] {
-                let unit = Unit { stride, ..unit(10, kernel, padding) };
+                // Few channels, and enough that the kernels take them another way.
+                let unit = Unit { stride, ..unit(5, kernel, padding) };
                 Case::new(3, [4, 9, 8], &[unit]).check();
+                Case::new(17, [17, 7, 8], &[unit]).check();
             }
         }
     }
+}
+
+#[test]
+fn every_path_agrees_on_maps_that_are_taken_in_parts() {
+    Case::new(2, [32, 24, 22], &[Unit::new(64)]).check();
+    Case::new(3, [32, 18, 20], &[unit(32, [1, 1], 0)]).check();
+    Case::new(1, [3, 40, 37], &[strided(Unit::new(64))]).check();
+    Case::new(17, [16, 20, 21], &[strided(unit(8, [5, 5], 2))]).check();
 }
 
 #[test]
