@@ -1,4 +1,46 @@
-//! The networks of the large-margin softmax paper on Burn.
+//! The networks of the large-margin softmax paper (Liu, Wen, Yu and Yang, ICML 2016) on
+//! [Burn](https://burn.dev).
 //!
-//! The crate has its place in the workspace already; its first network comes with the CPU engine
-//! for convolutions.
+//! A [`Network`] turns images into features, for the head of the `lsoftmax` crate to classify. It is
+//! a chain of [`ConvUnit`]s: convolution, batch norm, PReLU and, at the end of a stage, pooling.
+//!
+//! ```
+//! use burn::tensor::{Device, Distribution, Tensor};
+//! use lsoftmax::LSoftmaxConfig;
+//! use lsoftmax_nn::NetworkConfig;
+//!
+//! let device = Device::flex().autodiff();
+//! let config = NetworkConfig::named("mnist")?;
+//! let network = config.init(&device)?;
+//! let head = LSoftmaxConfig::new(config.features.size, 10).with_margin(4).init(&device);
+//!
+//! let images = Tensor::random([2, 1, 28, 28], Distribution::Normal(0.0, 1.0), &device);
+//! let features = network.forward(images)?;
+//! assert_eq!(features.dims(), [2, 256]);
+//! let out = head.forward(features, Tensor::from_ints([3, 7], &device), 5.0)?;
+//! let gradients = out.loss.backward();
+//! assert!(network.units[0].weight.val().grad(&gradients).is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | [`NetworkConfig`] → [`Network`] | a description, and the network that it describes |
+//! | [`ConvUnitConfig`] → [`ConvUnit`] | one layer, for networks of another shape |
+//! | [`Summary`] | what a description amounts to, layer by layer |
+
+mod composed;
+mod description;
+mod error;
+mod fused;
+mod network;
+mod summary;
+mod unit;
+
+pub use description::{Activation, FeaturesConfig, NetworkConfig, StageConfig};
+pub use error::NetworkError;
+pub use lsoftmax_kernels::Precision;
+pub use lsoftmax_kernels::conv::{Stack, StackError, Unit};
+pub use network::Network;
+pub use summary::{Layer, Summary};
+pub use unit::{ConvUnit, ConvUnitConfig};

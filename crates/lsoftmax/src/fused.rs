@@ -5,25 +5,21 @@
 
 use std::sync::Arc;
 
-use burn::backend::ops::FloatTensorOps;
-use burn::backend::tensor::{Device as DeviceOf, FloatTensor};
-use burn::backend::{
-    Autodiff, Backend, BackendTensor, Dispatch, DispatchTensorKind, Flex, backend_extension,
-};
-use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Autodiff, Backend, Dispatch, Flex, backend_extension};
+use burn::tensor::{DType, Int, Tensor};
 use burn_autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn_autodiff::grads::Gradients as GradientStore;
 use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use lsoftmax_kernels::head::{self, Forward, Geometry, Problem, ShapeError, Wanted};
 use lsoftmax_kernels::{Buffer, Engine, Precision};
 
+use crate::cpu::{FlexTensor, contiguous, inner, slice, tensor};
 use crate::error::first_not_finite;
 use crate::head::Inputs;
 use crate::label::LabelTerm;
 use crate::report::{Report, Seen};
 use crate::{HeadError, Margin};
-
-type FlexTensor = FloatTensor<Flex>;
 
 /// A forward pass: inputs (shared, not copied), results, and what backward needs.
 #[derive(Debug)]
@@ -83,9 +79,9 @@ pub(crate) fn losses(
     let tracked = features.device().is_autodiff() || weight.device().is_autodiff();
     let [classes, _] = weight.dims();
     let pass = Arc::new(Pass::new(
-        contiguous(features.clone()),
-        contiguous(weight.clone()),
-        bias.clone().map(contiguous),
+        served(features.clone()),
+        served(weight.clone()),
+        bias.clone().map(served),
         checked_labels(labels, classes)?,
         Settings { margin, lambda, engine: Engine::new(precision)?, tracked },
     )?);
@@ -97,28 +93,8 @@ pub(crate) fn losses(
     Ok((Tensor::from_dispatch(losses), pass))
 }
 
-/// The CPU backend's own tensor, without autodiff, if it is one.
-fn inner<const D: usize>(tensor: Tensor<D>) -> Option<FlexTensor> {
-    match tensor.into_dispatch().kind {
-        DispatchTensorKind::Flex(BackendTensor::Float(tensor)) => Some(tensor),
-        DispatchTensorKind::Autodiff(kind) => match *kind {
-            DispatchTensorKind::Flex(BackendTensor::Autodiff(tensor)) => {
-                Some(tensor.into_primitive())
-            }
-            _ => None,
-        },
-        #[allow(unreachable_patterns, reason = "other backends come with features")]
-        _ => None,
-    }
-}
-
-fn contiguous<const D: usize>(tensor: Tensor<D>) -> FlexTensor {
-    let tensor = inner(tensor).expect("`serves` has been asked");
-    if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
-}
-
-fn slice(tensor: &FlexTensor) -> &[f32] {
-    tensor.as_slice().expect("the tensor was made contiguous")
+fn served<const D: usize>(tensor: Tensor<D>) -> FlexTensor {
+    contiguous(tensor).expect("`serves` has been asked")
 }
 
 /// The labels, if each names a class.
@@ -246,11 +222,6 @@ impl Pass {
             .collect();
         head::backward(&problem, &self.forward, upstream, &self.lse, &labels, wanted)
     }
-}
-
-fn tensor(values: Buffer, shape: impl Into<burn::tensor::Shape>) -> FlexTensor {
-    let data = TensorData::from_bytes(values.into_bytes(), shape.into(), DType::F32);
-    Flex::float_from_data(data, &DeviceOf::<Flex>::default())
 }
 
 impl Pass {

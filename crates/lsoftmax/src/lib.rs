@@ -14,6 +14,8 @@
 
 mod composed;
 mod contrastive;
+#[doc(hidden)]
+pub mod cpu;
 mod error;
 mod fused;
 mod head;

@@ -61,18 +61,14 @@ pub fn backward(
     let count = stack.images(images)?;
     stack.check(parameters)?;
     let [channels, height, width] = stack.output();
-    let expected = count * channels * height * width;
-    for found in [output_gradient.len(), forward.output.len()] {
-        if found != expected {
-            let unit = stack.units().len() - 1;
-            return Err(StackError::Length {
-                what: "the output's gradient",
-                unit,
-                expected,
-                found,
-            });
-        }
-    }
+    let unit = stack.units().len() - 1;
+    let expect = |what, expected, found| match found == expected {
+        true => Ok(()),
+        false => Err(StackError::Length { what, unit, expected, found }),
+    };
+    let size = channels * height * width;
+    expect("the output's gradient", count * size, output_gradient.len())?;
+    expect("the forward pass", forward.count * size, count * size)?;
     let pass = Pass { forward, stack, images, parameters, count };
     Ok(with_kernel!(forward.engine, pass_back(&pass, output_gradient, want_images)))
 }
@@ -239,7 +235,7 @@ impl Step<'_> {
         let layer = self.layer;
         let blocks = count.div_ceil(IMAGES);
         let meetings = layer.meetings::<K>();
-        let len = gradient_len(layer.input, layer.output, meetings.len());
+        let len = gradient_len(layer.input, layer.output, layer.weight.taps);
         // So many pieces of so many blocks each: by the sizes alone.
         let pieces = (PIECES_BYTES / (4 * len)).clamp(2, PIECES).min(blocks);
         let piece_blocks = blocks.div_ceil(pieces);
@@ -301,7 +297,7 @@ impl Step<'_> {
     fn weight_gradient<K: Activations>(
         &self,
         kernel: K,
-        meetings: &[Meeting],
+        meetings: &[Vec<Meeting>],
         dy: &Buffer,
         block: usize,
         live: usize,

@@ -16,13 +16,15 @@ use crate::path::{Engine, with_kernel};
 /// A forward pass in training: its output, its statistics, and what backward needs.
 #[derive(Debug)]
 pub struct Forward {
-    /// N x C x H x W.
+    /// N x C x H x W. It may be taken away: backward does without.
     pub output: Buffer,
     /// Each unit's statistics over the batch.
     pub moments: Vec<Moments>,
     /// Each unit's convolution, in blocks.
     pub(super) convolved: Vec<Buffer>,
     pub(super) engine: Engine,
+    /// Images.
+    pub(super) count: usize,
 }
 
 /// The output of a stack in training, with the statistics of this batch.
@@ -120,7 +122,7 @@ fn train<K: Activations>(
     let last = finish(stack, stack.units().len() - 1, layer, affine);
     let z = convolved.last().expect("a stack has units");
     let output = to_images(kernel, last, z, count);
-    Forward { output, moments, convolved, engine }
+    Forward { output, moments, convolved, engine, count }
 }
 
 /// The way of a unit from its convolution to its output.
@@ -239,12 +241,18 @@ fn unpack<K: Activations>(
     kernel.vectorize(
         #[inline(always)]
         || {
-            last.outputs(kernel, z, live, |group, pixel, image, a| {
-                let image = &mut output[image * size..][..size];
-                for (value, channel) in a.iter().zip(map.group(group)) {
-                    image[channel * map.pixels() + pixel] = *value;
-                }
-            });
+            last.outputs(
+                kernel,
+                z,
+                live,
+                #[inline(always)]
+                |group, pixel, image, a| {
+                    let image = &mut output[image * size..][..size];
+                    for (value, channel) in a.iter().zip(map.group(group)) {
+                        image[channel * map.pixels() + pixel] = *value;
+                    }
+                },
+            );
         },
     );
 }

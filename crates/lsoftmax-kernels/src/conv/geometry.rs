@@ -4,6 +4,8 @@
 //! position or none. Neighbouring outputs with the same taps form a [`Run`]: in the blocked layout
 //! their pixels follow each other, so that a run is one strip of a product.
 
+use std::ops::Range;
+
 use super::layout::{CHANNELS, Map};
 use super::words::Activations;
 use crate::kernel::{STRIP_COLS, Segment};
@@ -27,17 +29,24 @@ pub(super) struct Tap {
 
 impl Side {
     /// What an output position reads.
-    pub fn forward(&self, output: usize) -> Vec<Tap> {
-        (0..self.kernel)
-            .filter_map(|tap| {
+    fn forward(&self, output: usize) -> Vec<Tap> {
+        let through = |tap| self.through(tap, output..output + 1);
+        let taps = (0..self.kernel).flat_map(|tap| through(tap).into_iter().map(move |t| (tap, t)));
+        taps.map(|(tap, (_, from))| Tap { tap, from }).collect()
+    }
+
+    /// The output positions of a range that read through a tap, and what they read.
+    fn through(&self, tap: usize, outputs: Range<usize>) -> Vec<(usize, usize)> {
+        outputs
+            .filter_map(|output| {
                 let from = (output * self.stride + tap).checked_sub(self.padding)?;
-                (from < self.input).then_some(Tap { tap, from })
+                (from < self.input).then_some((output, from))
             })
             .collect()
     }
 
     /// The output positions that an input position went into.
-    pub fn backward(&self, input: usize) -> Vec<Tap> {
+    fn backward(&self, input: usize) -> Vec<Tap> {
         (0..self.kernel)
             .filter_map(|tap| {
                 let place = (input + self.padding).checked_sub(tap)?;
@@ -172,44 +181,64 @@ impl Run {
     }
 }
 
-/// The products of one tap's weight gradient: which pixels of input and output meet.
-#[derive(Clone, Debug)]
+/// One tap's part in the weight gradient of some pixels: which pixels of input and output meet.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Meeting {
     /// Words of depth in a segment.
     pub depth: usize,
-    /// By row of the output: segments relative to the first word of a group.
-    pub rows: Vec<Vec<Segment>>,
+    /// Relative to the first word of a group.
+    pub segments: Vec<Segment>,
 }
 
-/// The meetings of every tap.
-pub(super) fn meetings<K: Activations>(window: &Window, input: Map, output: Map) -> Vec<Meeting> {
-    let left = K::left_steps(input.width);
-    let right = K::IMAGE_WORDS * CHANNELS;
-    let mut meetings = Vec::with_capacity(window.taps());
-    for ky in 0..window.vertical.kernel {
-        for kx in 0..window.horizontal.kernel {
-            let through = |side: &Side, tap: usize, output: usize| {
-                side.forward(output).into_iter().find(|t| t.tap == tap).map(|t| t.from)
-            };
-            let columns: Vec<(usize, usize)> = (0..output.width)
-                .filter_map(|x| Some((x, through(&window.horizontal, kx, x)?)))
-                .collect();
-            // At a stride of 1 the columns follow each other on both sides: one segment a row.
-            let whole = window.horizontal.stride == 1;
-            let pixels = if whole { columns.len() } else { 1 };
-            let starts = &columns[..if whole { columns.len().min(1) } else { columns.len() }];
-            let rows = (0..output.height)
-                .map(|y| {
-                    let Some(from) = through(&window.vertical, ky, y) else { return Vec::new() };
-                    let segment = |(x, from_x): &(usize, usize)| Segment {
-                        left: from * left.line + from_x * left.pixel,
-                        right: (y * output.width + x) * right,
-                    };
-                    starts.iter().map(segment).collect()
-                })
-                .collect();
-            meetings.push(Meeting { depth: pixels * K::IMAGE_WORDS, rows });
+/// Pixels of the output that the weight gradient takes before it turns to other channels: their
+/// words, the right operand, stay in the nearest cache while taps and channels change.
+const NEAR_WORDS: usize = 4096;
+
+/// The meetings of every tap, for one chunk of output pixels after the other.
+pub(super) fn meetings<K: Activations>(
+    window: &Window,
+    input: Map,
+    output: Map,
+) -> Vec<Vec<Meeting>> {
+    let near = (NEAR_WORDS / (K::IMAGE_WORDS * CHANNELS)).max(1);
+    // Rows and columns are spread evenly over the chunks.
+    let cut = |len: usize, most: usize| {
+        let parts = len.div_ceil(most);
+        (0..parts).map(move |part| part * len / parts..(part + 1) * len / parts)
+    };
+    let mut chunks = Vec::new();
+    for rows in cut(output.height, (near / output.width).max(1)) {
+        for columns in cut(output.width, near) {
+            let taps = (0..window.taps()).map(|tap| {
+                let [ky, kx] = [tap / window.horizontal.kernel, tap % window.horizontal.kernel];
+                let rows = window.vertical.through(ky, rows.clone());
+                let columns = window.horizontal.through(kx, columns.clone());
+                meeting::<K>(&rows, &columns, input, output, window.horizontal.stride == 1)
+            });
+            chunks.push(taps.collect());
         }
     }
-    meetings
+    chunks
+}
+
+/// Rows and columns are (output, input) positions. Where `joined`, columns follow each other on both
+/// sides, and a row is one segment.
+fn meeting<K: Activations>(
+    rows: &[(usize, usize)],
+    columns: &[(usize, usize)],
+    input: Map,
+    output: Map,
+    joined: bool,
+) -> Meeting {
+    let left = K::left_steps(input.width);
+    let right = K::IMAGE_WORDS * CHANNELS;
+    let (pixels, starts) =
+        if joined { (columns.len(), &columns[..columns.len().min(1)]) } else { (1, columns) };
+    let segments = rows.iter().flat_map(|(y, from_y)| {
+        starts.iter().map(move |(x, from_x)| Segment {
+            left: from_y * left.line + from_x * left.pixel,
+            right: (y * output.width + x) * right,
+        })
+    });
+    Meeting { depth: pixels * K::IMAGE_WORDS, segments: segments.collect() }
 }

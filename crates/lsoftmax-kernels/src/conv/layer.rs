@@ -92,7 +92,7 @@ impl Packed {
 }
 
 impl Layer {
-    pub fn meetings<K: Activations>(&self) -> Vec<Meeting> {
+    pub fn meetings<K: Activations>(&self) -> Vec<Vec<Meeting>> {
         meetings::<K>(&self.window, self.input, self.output)
     }
 }

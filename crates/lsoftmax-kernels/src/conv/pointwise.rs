@@ -13,6 +13,17 @@ use crate::kernel::Vectors;
 /// Numbers of 32 channels.
 pub(super) type Row = [f32; CHANNELS];
 
+/// A number for each of 32 channels. (`std::array::from_fn` is not always inlined, and then not
+/// compiled for the path's instructions.)
+#[inline(always)]
+pub(super) fn row_of(mut value: impl FnMut(usize) -> f32) -> Row {
+    let mut row = [0.0; CHANNELS];
+    for (c, number) in row.iter_mut().enumerate() {
+        *number = value(c);
+    }
+    row
+}
+
 /// What a unit does to 32 channels of its convolution.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Affine {
@@ -61,7 +72,7 @@ impl Affine {
     /// What PReLU reads.
     #[inline(always)]
     fn normed<V: Vectors>(&self, z: &Row) -> Row {
-        std::array::from_fn(|c| V::mul_add(self.scale[c], z[c], self.shift[c]))
+        row_of(|c| V::mul_add(self.scale[c], z[c], self.shift[c]))
     }
 
     #[inline(always)]
@@ -71,7 +82,7 @@ impl Affine {
 
     #[inline(always)]
     fn prelu(&self, u: &Row) -> Row {
-        std::array::from_fn(|c| if u[c] > 0.0 { u[c] } else { self.slope[c] * u[c] })
+        row_of(|c| if u[c] > 0.0 { u[c] } else { self.slope[c] * u[c] })
     }
 }
 
@@ -118,7 +129,7 @@ impl Finish<'_> {
                         if other % 2 < wide && other / 2 < high {
                             let at = first + other / 2 * self.map.width + other % 2;
                             let a = affine.activated::<K::Vectors>(&row(at));
-                            best = std::array::from_fn(|c| larger(a[c], best[c]));
+                            best = row_of(|c| larger(a[c], best[c]));
                         }
                     }
                     visit(group, pixel, image, &best);
@@ -144,10 +155,16 @@ impl Finish<'_> {
         kernel.vectorize(
             #[inline(always)]
             || {
-                self.outputs(kernel, z, live, |group, pixel, image, a| {
-                    let place = place::<K>(self.pooled, group, pixel, image);
-                    kernel.encode(a, &mut out[place..]);
-                });
+                self.outputs(
+                    kernel,
+                    z,
+                    live,
+                    #[inline(always)]
+                    |group, pixel, image, a| {
+                        let place = place::<K>(self.pooled, group, pixel, image);
+                        kernel.encode(a, &mut out[place..]);
+                    },
+                );
                 clear_dead::<K>(out, live);
             },
         );
@@ -196,12 +213,7 @@ impl Finish<'_> {
                     for (other, z) in values.iter().enumerate() {
                         let Some(at) = places(other) else { continue };
                         let u = affine.normed::<K::Vectors>(z);
-                        let mine =
-                            std::array::from_fn(
-                                |c| {
-                                    if which[c] == other as u32 { dy[c] } else { 0.0 }
-                                },
-                            );
+                        let mine = row_of(|c| if which[c] == other as u32 { dy[c] } else { 0.0 });
                         visit(group, at, image, z, &u, &mine);
                     }
                 }
@@ -224,22 +236,29 @@ impl Finish<'_> {
                 // Short sums in f32, long ones in f64.
                 let mut short = ShortSums::default();
                 let mut at = (0, 0);
-                self.gradients(kernel, z, dy, live, |group, pixel, _, z, u, dy| {
-                    let here = (group, pixel / SHORT);
-                    if here != at {
-                        short.add_to(&mut sums[at.0]);
-                        at = here;
-                    }
-                    let affine = &self.affine[group];
-                    for c in 0..CHANNELS {
-                        let positive = u[c] > 0.0;
-                        let du = if positive { dy[c] } else { affine.slope[c] * dy[c] };
-                        let hat = (z[c] - affine.mean[c]) * affine.inverse[c];
-                        short.du[c] += du;
-                        short.du_hat[c] = K::Vectors::mul_add(du, hat, short.du_hat[c]);
-                        short.dy_u[c] += if positive { 0.0 } else { dy[c] * u[c] };
-                    }
-                });
+                self.gradients(
+                    kernel,
+                    z,
+                    dy,
+                    live,
+                    #[inline(always)]
+                    |group, pixel, _, z, u, dy| {
+                        let here = (group, pixel / SHORT);
+                        if here != at {
+                            short.add_to(&mut sums[at.0]);
+                            at = here;
+                        }
+                        let affine = &self.affine[group];
+                        for c in 0..CHANNELS {
+                            let positive = u[c] > 0.0;
+                            let du = if positive { dy[c] } else { affine.slope[c] * dy[c] };
+                            let hat = (z[c] - affine.mean[c]) * affine.inverse[c];
+                            short.du[c] += du;
+                            short.du_hat[c] = K::Vectors::mul_add(du, hat, short.du_hat[c]);
+                            short.dy_u[c] += if positive { 0.0 } else { dy[c] * u[c] };
+                        }
+                    },
+                );
                 short.add_to(&mut sums[at.0]);
             },
         );
@@ -258,18 +277,31 @@ impl Finish<'_> {
         kernel.vectorize(
             #[inline(always)]
             || {
-                self.gradients(kernel, z, dy, live, |group, pixel, image, z, u, dy| {
-                    let (affine, through) = (&self.affine[group], &through[group]);
-                    let row = std::array::from_fn(|c| {
-                        let du = if u[c] > 0.0 { dy[c] } else { affine.slope[c] * dy[c] };
-                        let offset = z[c] - affine.mean[c];
-                        let rest =
-                            K::Vectors::mul_add(through.by_offset[c], offset, through.all[c]);
-                        K::Vectors::mul_add(affine.scale[c], du, rest)
-                    });
-                    let place = place::<K>(self.map, group, pixel, image);
-                    kernel.encode(&row, &mut dz[place..]);
-                });
+                self.gradients(
+                    kernel,
+                    z,
+                    dy,
+                    live,
+                    #[inline(always)]
+                    |group, pixel, image, z, u, dy| {
+                        let (affine, through) = (&self.affine[group], &through[group]);
+                        let row = row_of(
+                            #[inline(always)]
+                            |c| {
+                                let du = if u[c] > 0.0 { dy[c] } else { affine.slope[c] * dy[c] };
+                                let offset = z[c] - affine.mean[c];
+                                let rest = K::Vectors::mul_add(
+                                    through.by_offset[c],
+                                    offset,
+                                    through.all[c],
+                                );
+                                K::Vectors::mul_add(affine.scale[c], du, rest)
+                            },
+                        );
+                        let place = place::<K>(self.map, group, pixel, image);
+                        kernel.encode(&row, &mut dz[place..]);
+                    },
+                );
                 clear_dead::<K>(dz, live);
             },
         );

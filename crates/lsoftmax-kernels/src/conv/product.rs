@@ -4,7 +4,7 @@ use super::geometry::{Meeting, Strips};
 use super::layout::{CHANNELS, IMAGES, Map};
 use super::words::{Activations, ImageSteps};
 use crate::buffer::Buffer;
-use crate::kernel::{Left, STRIP_COLS, Segment, StripArgs, strip};
+use crate::kernel::{Left, STRIP_COLS, StripArgs, strip};
 
 /// Computes all strips: the convolution's output, or its gradient to the input.
 ///
@@ -39,9 +39,6 @@ pub(super) fn correlate<K: Activations>(
     }
 }
 
-/// Bytes of operands that the weight gradient goes through before it turns to other channels.
-const CHUNK_BYTES: usize = 512 << 10;
-
 /// What the weight gradient reads from, beyond activations.
 #[derive(Default)]
 pub(super) struct ImageOperands {
@@ -53,7 +50,7 @@ pub(super) struct ImageOperands {
 /// [`gradient_len`](super::weights::gradient_len)).
 pub(super) fn weight_gradient<K: Activations>(
     kernel: K,
-    meetings: &[Meeting],
+    chunks: &[Vec<Meeting>],
     (input, x): (Map, &[K::Word]),
     (output, dz): (Map, &[K::Word]),
     operands: &mut ImageOperands,
@@ -66,25 +63,17 @@ pub(super) fn weight_gradient<K: Activations>(
         operands.pack(kernel, steps, (input, x), (output, dz));
         (operands.left.words(), operands.right.words())
     };
-    let line_bytes = 4 * CHANNELS * K::IMAGE_WORDS * output.width;
-    let groups = input.groups() + output.groups();
-    let chunk = (CHUNK_BYTES / (line_bytes * groups)).max(1);
     let left_group = input.height * steps.line;
     let right_group = output.pixels() * K::IMAGE_WORDS * CHANNELS;
     let session = kernel.session();
-    let mut segments: Vec<Segment> = Vec::new();
-    for start in (0..output.height).step_by(chunk) {
-        let rows = start..output.height.min(start + chunk);
+    for taps in chunks {
         let blocks = gradient.chunks_exact_mut(input.groups() * CHANNELS * STRIP_COLS);
         for (place, blocks) in blocks.enumerate() {
-            let (to, tap) = (place / meetings.len(), place % meetings.len());
-            let Meeting { depth, rows: lines } = &meetings[tap];
-            segments.clear();
-            segments.extend(lines[rows.clone()].iter().flatten());
+            let (to, tap) = (place / taps.len(), place % taps.len());
+            let Meeting { depth, segments } = &taps[tap];
             if segments.is_empty() {
                 continue;
             }
-            let right = &right[to * right_group..][..right_group];
             for (from, block) in blocks.chunks_exact_mut(CHANNELS * STRIP_COLS).enumerate() {
                 let args = StripArgs {
                     left: Left {
@@ -92,8 +81,8 @@ pub(super) fn weight_gradient<K: Activations>(
                         row_step: steps.channel,
                         depth_step: steps.depth,
                     },
-                    right,
-                    segments: &segments,
+                    right: &right[to * right_group..][..right_group],
+                    segments,
                     rows: input.group(from).len(),
                     depth: *depth,
                 };

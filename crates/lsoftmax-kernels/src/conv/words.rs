@@ -1,6 +1,7 @@
 //! What a kernel path adds to its products so that activations can be its operands.
 
 use super::layout::{CHANNELS, IMAGES};
+use super::pointwise::row_of;
 use crate::f32_words::{F32, F32Vectors, F32Words};
 use crate::kernel::{Kernel, Word};
 
@@ -59,7 +60,8 @@ impl<V: F32Vectors, E: F32Words> Activations for F32<V, E> {
 
     #[inline(always)]
     fn decode(self, words: &[f32]) -> [f32; CHANNELS] {
-        std::array::from_fn(|i| words[..CHANNELS][i])
+        let words = &words[..CHANNELS];
+        row_of(|i| words[i])
     }
 
     fn images_right(self, line: &[f32], out: &mut [f32]) {
@@ -110,7 +112,7 @@ mod pairs {
         #[inline(always)]
         fn decode(self, words: &[Pair]) -> [f32; CHANNELS] {
             let words = &words[..WORDS];
-            std::array::from_fn(|i| bf16::value(words[i / 2][i % 2]))
+            row_of(|i| bf16::value(words[i / 2][i % 2]))
         }
 
         fn images_right(self, line: &[Pair], out: &mut [Pair]) {

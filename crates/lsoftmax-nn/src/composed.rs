@@ -1,0 +1,55 @@
+//! The units composed of ordinary tensor operations: every backend, every float type.
+
+use burn::module::Param;
+use burn::tensor::Tensor;
+use burn::tensor::module::{batch_norm, batch_norm_train, conv2d, max_pool2d};
+use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
+use lsoftmax_kernels::conv::EPSILON;
+
+use crate::ConvUnit;
+
+/// Computes the units one after the other.
+pub(crate) fn run(units: &[ConvUnit], images: Tensor<4>) -> Tensor<4> {
+    units.iter().fold(images, |input, unit| forward(unit, input))
+}
+
+fn forward(unit: &ConvUnit, input: Tensor<4>) -> Tensor<4> {
+    let options = ConvOptions::new([unit.stride; 2], [unit.padding; 2], [1, 1], 1);
+    let trains = unit.trains_on(&input);
+    let bias = unit.bias.as_ref().map(Param::val);
+    let output = conv2d(input, unit.weight.val(), bias, options);
+    let output = norm(unit, output, trains);
+    let output = match &unit.slope {
+        Some(slope) => prelu(output, slope.val()),
+        None => output,
+    };
+    if !unit.pool {
+        return output;
+    }
+    max_pool2d(output, MaxPoolOptions::new([2, 2]).with_ceil_mode(true))
+}
+
+/// Batch norm, if the unit has one.
+fn norm(unit: &ConvUnit, input: Tensor<4>, trains: bool) -> Tensor<4> {
+    let (Some(gamma), Some(beta)) = (&unit.gamma, &unit.beta) else { return input };
+    let (Some(mean), Some(variance)) = (&unit.running_mean, &unit.running_var) else {
+        return input;
+    };
+    let epsilon = f64::from(EPSILON);
+    if trains {
+        let [images, _, height, width] = input.dims();
+        let found = batch_norm_train(input, gamma.val(), beta.val(), epsilon);
+        unit.update_running(found.mean, found.variance, images * height * width);
+        return found.output;
+    }
+    let device = input.device();
+    let (mean, variance) = (mean.value().to_device(&device), variance.value().to_device(&device));
+    batch_norm(input, gamma.val(), beta.val(), mean, variance, epsilon)
+}
+
+/// PReLU. At 0 its derivative is the slope, as in PyTorch; in Burn's own it is 1.
+fn prelu(input: Tensor<4>, slope: Tensor<1>) -> Tensor<4> {
+    let positive = input.clone().greater_scalar(0.0);
+    let channels = slope.dims()[0];
+    (input.clone() * slope.reshape([1, channels, 1, 1])).mask_where(positive, input)
+}

@@ -1,0 +1,282 @@
+//! What a network is made of, and the paper's networks.
+
+use burn::config::Config;
+use lsoftmax_kernels::conv::{Stack, Unit};
+use serde::{Deserialize, Serialize};
+
+use crate::NetworkError;
+
+/// Description of a [`Network`](crate::Network): stages of convolutions, then a layer of features.
+///
+/// ```
+/// use lsoftmax_nn::NetworkConfig;
+/// let config: NetworkConfig = toml::from_str(
+///     r#"
+///     input = [3, 32, 32]
+///     stages = [{ filters = 32, units = 2 }, { filters = 64, units = 2, kernel = 5 }]
+///     features = { size = 128 }
+///     "#,
+/// )?;
+/// println!("{}", config.summary()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkConfig {
+    /// Channels, height and width of an image.
+    pub input: [usize; 3],
+    /// The stages, first to last.
+    pub stages: Vec<StageConfig>,
+    /// The layer after the last stage.
+    pub features: FeaturesConfig,
+}
+
+impl Config for NetworkConfig {}
+
+/// Convolutions of one kind, each with batch norm and PReLU.
+///
+/// A padding of kernel / 2 keeps the size of the image where the kernel is odd and the stride 1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StageConfig {
+    /// Output channels of every convolution.
+    pub filters: usize,
+    /// Height and width of the kernels; 3 unless said otherwise.
+    #[serde(default = "three")]
+    pub kernel: usize,
+    /// How many convolutions there are.
+    pub units: usize,
+    /// The stride of the first convolution, 1 or 2; 1 unless said otherwise. The others have 1.
+    #[serde(default = "one")]
+    pub stride: usize,
+    /// Whether 2x2 max pooling of stride 2 ends the stage; it does unless said otherwise.
+    #[serde(default = "yes")]
+    pub pool: bool,
+}
+
+/// The layer that gives the features: every feature sees the whole image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeaturesConfig {
+    /// How many features there are.
+    pub size: usize,
+    /// What follows the layer; PReLU unless said otherwise.
+    #[serde(default)]
+    pub activation: Activation,
+}
+
+/// What follows the layer of features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activation {
+    /// Batch norm and PReLU; the layer has no bias.
+    #[default]
+    Prelu,
+    /// Nothing; the layer has a bias.
+    None,
+}
+
+fn three() -> usize {
+    3
+}
+
+fn one() -> usize {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl StageConfig {
+    /// A stage of `units` 3x3 convolutions with `filters` filters each, and pooling.
+    pub fn new(filters: usize, units: usize) -> Self {
+        Self { filters, kernel: 3, units, stride: 1, pool: true }
+    }
+
+    /// The first convolution of all: a stage of one without pooling.
+    fn first(filters: usize) -> Self {
+        Self { pool: false, ..Self::new(filters, 1) }
+    }
+
+    fn units(&self) -> impl Iterator<Item = Unit> {
+        (1..=self.units).map(|place| Unit {
+            kernel: [self.kernel; 2],
+            padding: self.kernel / 2,
+            stride: if place == 1 { self.stride } else { 1 },
+            pool: self.pool && place == self.units,
+            ..Unit::new(self.filters)
+        })
+    }
+}
+
+impl NetworkConfig {
+    /// The names of the paper's networks, for [`NetworkConfig::named`].
+    pub const NAMES: [&str; 5] = ["mnist-2d", "mnist", "cifar10", "cifar100", "lfw"];
+
+    /// The network of a name.
+    ///
+    /// # Errors
+    /// When there is none; the error says which name is nearest.
+    pub fn named(name: &str) -> Result<Self, NetworkError> {
+        Ok(match name {
+            "mnist-2d" => Self::mnist_2d(),
+            "mnist" => Self::mnist(),
+            "cifar10" => Self::cifar10(),
+            "cifar100" => Self::cifar100(),
+            "lfw" => Self::lfw(),
+            _ => return Err(unknown(name)),
+        })
+    }
+
+    /// The network of the paper's Figure 2: two linear features, to be looked at.
+    pub fn mnist_2d() -> Self {
+        let stage = |filters| StageConfig { kernel: 5, ..StageConfig::new(filters, 2) };
+        Self {
+            input: [1, 28, 28],
+            stages: vec![stage(32), stage(64), stage(128)],
+            features: FeaturesConfig { size: 2, activation: Activation::None },
+        }
+    }
+
+    /// The paper's network for MNIST.
+    pub fn mnist() -> Self {
+        let stage = || StageConfig::new(64, 3);
+        Self {
+            input: [1, 28, 28],
+            stages: vec![StageConfig::first(64), stage(), stage(), stage()],
+            features: FeaturesConfig::new(256),
+        }
+    }
+
+    /// The paper's network for CIFAR10, plain and augmented.
+    pub fn cifar10() -> Self {
+        let stage = |filters| StageConfig::new(filters, 4);
+        Self {
+            input: [3, 32, 32],
+            stages: vec![StageConfig::first(64), stage(64), stage(96), stage(128)],
+            features: FeaturesConfig::new(256),
+        }
+    }
+
+    /// The paper's network for CIFAR100.
+    pub fn cifar100() -> Self {
+        let stage = |filters| StageConfig::new(filters, 4);
+        Self {
+            input: [3, 32, 32],
+            stages: vec![StageConfig::first(96), stage(96), stage(192), stage(384)],
+            features: FeaturesConfig::new(512),
+        }
+    }
+
+    /// The paper's network for faces, 112 high and 96 wide.
+    pub fn lfw() -> Self {
+        let stage = |filters| StageConfig::new(filters, 4);
+        let first = StageConfig { stride: 2, ..StageConfig::first(64) };
+        let last = StageConfig { pool: false, ..stage(256) };
+        Self {
+            input: [3, 112, 96],
+            stages: vec![first, stage(64), stage(256), stage(256), last],
+            features: FeaturesConfig::new(512),
+        }
+    }
+
+    /// The sizes of every layer, checked.
+    ///
+    /// # Errors
+    /// When a size is zero or beyond reason, or a stride is not 1 or 2.
+    pub fn stack(&self) -> Result<Stack, NetworkError> {
+        self.check_sizes()?;
+        let mut units: Vec<Unit> = self.stages.iter().flat_map(StageConfig::units).collect();
+        let map = match units.as_slice() {
+            [] => self.input,
+            before => Stack::new(self.input, before.to_vec())?.output(),
+        };
+        units.push(self.features.unit([map[1], map[2]]));
+        let stack = Stack::new(self.input, units)?;
+        let parameters = (0..stack.units().len()).map(|unit| parameters(&stack, unit)).sum();
+        if parameters > MOST_PARAMETERS {
+            return Err(NetworkError::Parameters { parameters, most: MOST_PARAMETERS });
+        }
+        Ok(stack)
+    }
+
+    /// Refuses what would overflow in [`Stack`], and says where it is.
+    fn check_sizes(&self) -> Result<(), NetworkError> {
+        for (what, found) in ["channels", "height", "width"].into_iter().zip(self.input) {
+            check(&format!("the {what} of the input"), found, MOST)?;
+        }
+        for (index, stage) in self.stages.iter().enumerate() {
+            let of = |what: &str| format!("the {what} of {}", self.stage_name(index));
+            check(&of("filters"), stage.filters, MOST)?;
+            check(&of("kernel"), stage.kernel, MOST)?;
+            check(&of("stride"), stage.stride, 2)?;
+            check(&of("units"), stage.units, MOST_UNITS)?;
+        }
+        let units = self.stages.iter().map(|stage| stage.units).fold(0, usize::saturating_add);
+        if units > MOST_UNITS {
+            check("the units of all stages together", units, MOST_UNITS)?;
+        }
+        check("the number of features", self.features.size, MOST)
+    }
+
+    /// The paper's name of a stage: conv1, conv2 and so on; conv0 is a first stage without pooling.
+    pub(crate) fn stage_name(&self, index: usize) -> String {
+        let pools = self.stages.first().is_some_and(|stage| stage.pool);
+        format!("conv{}", index + usize::from(pools))
+    }
+}
+
+/// The largest size of anything. With [`MOST_PARAMETERS`] no count overflows 64 bits.
+const MOST: usize = 1 << 16;
+
+/// The most convolutions.
+const MOST_UNITS: usize = 1000;
+
+/// The most parameters: 8 GB of f32.
+const MOST_PARAMETERS: u128 = 1 << 31;
+
+fn check(what: &str, found: usize, most: usize) -> Result<(), NetworkError> {
+    if (1..=most).contains(&found) {
+        return Ok(());
+    }
+    Err(NetworkError::Size { what: what.to_owned(), found, most })
+}
+
+/// Parameters of a unit: weights, and one a filter of bias, γ, β and slope where it has them.
+pub(crate) fn parameters(stack: &Stack, unit: usize) -> u128 {
+    let [channels, ..] = stack.unit_input(unit);
+    let Unit { filters, kernel: [height, width], bias, norm, prelu, .. } = stack.units()[unit];
+    let vectors = u128::from(bias) + 2 * u128::from(norm) + u128::from(prelu);
+    let weights = [channels, height, width].into_iter().map(|size| size as u128).product::<u128>();
+    filters as u128 * (weights + vectors)
+}
+
+fn unknown(name: &str) -> NetworkError {
+    let [first, others @ ..] = NetworkConfig::NAMES;
+    let distance = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), known);
+    let nearest = others.into_iter().fold(first, |nearest, known| {
+        if distance(known) < distance(nearest) { known } else { nearest }
+    });
+    NetworkError::Unknown { name: name.to_owned(), nearest, known: NetworkConfig::NAMES.join(", ") }
+}
+
+impl FeaturesConfig {
+    /// `size` features with batch norm and PReLU.
+    pub fn new(size: usize) -> Self {
+        Self { size, activation: Activation::default() }
+    }
+
+    /// The layer for a map of this height and width.
+    fn unit(&self, map: [usize; 2]) -> Unit {
+        let active = self.activation == Activation::Prelu;
+        Unit {
+            kernel: map,
+            padding: 0,
+            bias: !active,
+            norm: active,
+            prelu: active,
+            ..Unit::new(self.size)
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What a description amounts to, layer by layer.
+
+use std::fmt;
+
+use lsoftmax_kernels::conv::{Stack, Unit};
+use serde::Serialize;
+
+use crate::description::parameters;
+use crate::{NetworkConfig, NetworkError};
+
+/// The layers of a network with their sizes; prints as a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Channels, height and width of an image.
+    pub input: [usize; 3],
+    /// The layers, first to last.
+    pub layers: Vec<Layer>,
+    /// What training learns, of all layers. Batch norm's running statistics are not among it.
+    pub parameters: u64,
+    /// Multiply-adds of an image's forward pass.
+    pub multiply_adds: u64,
+}
+
+/// A layer of a [`Summary`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Layer {
+    /// Such as conv1.2, the second convolution of stage conv1; pool1; features.
+    pub name: String,
+    /// Height and width of the kernel.
+    pub kernel: [usize; 2],
+    /// Input pixels from one output pixel to the next.
+    pub stride: usize,
+    /// Channels, height and width of the output.
+    pub output: [usize; 3],
+    /// Parameters, batch norm's and PReLU's included.
+    pub parameters: u64,
+    /// Multiply-adds of an image's convolution, padding counted as if it were pixels.
+    pub multiply_adds: u64,
+}
+
+impl NetworkConfig {
+    /// The layers of the network with their sizes.
+    ///
+    /// # Errors
+    /// When the description does not fit together.
+    pub fn summary(&self) -> Result<Summary, NetworkError> {
+        let stack = self.stack()?;
+        let mut layers = Vec::with_capacity(stack.units().len() + self.stages.len());
+        for (stage, config) in self.stages.iter().enumerate() {
+            let stage = self.stage_name(stage);
+            for place in 1..=config.units {
+                layers.push((format!("{stage}.{place}"), stage.replace("conv", "pool")));
+            }
+        }
+        layers.push(("features".to_owned(), String::new()));
+        let names = layers.into_iter().enumerate();
+        let layers: Vec<Layer> =
+            names.flat_map(|(unit, (name, pool))| rows(&stack, unit, name, pool)).collect();
+        Ok(Summary {
+            input: self.input,
+            parameters: layers.iter().map(|layer| layer.parameters).sum(),
+            multiply_adds: layers.iter().map(|layer| layer.multiply_adds).sum(),
+            layers,
+        })
+    }
+}
+
+/// A unit's convolution and, if it has one, its pooling.
+fn rows(stack: &Stack, unit: usize, name: String, pool: String) -> impl Iterator<Item = Layer> {
+    let Unit { kernel, stride, pool: pools, .. } = stack.units()[unit];
+    let convolution = Layer {
+        name,
+        kernel,
+        stride,
+        output: stack.convolved(unit),
+        parameters: parameters(stack, unit) as u64,
+        multiply_adds: stack.multiply_adds(unit),
+    };
+    let output = stack.unit_output(unit);
+    let pool =
+        Layer { name: pool, kernel: [2, 2], stride: 2, output, parameters: 0, multiply_adds: 0 };
+    std::iter::once(convolution).chain(pools.then_some(pool))
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let heading = ["layer", "kernel", "stride", "output", "parameters", "multiply-adds"];
+        let mut rows = vec![heading.map(str::to_owned)];
+        rows.push(row("input", "", "", &by(&self.input), "", ""));
+        for layer in &self.layers {
+            rows.push(row(
+                &layer.name,
+                &by(&layer.kernel),
+                &layer.stride.to_string(),
+                &by(&layer.output),
+                &grouped(layer.parameters),
+                &grouped(layer.multiply_adds),
+            ));
+        }
+        let (parameters, multiply_adds) = (grouped(self.parameters), grouped(self.multiply_adds));
+        rows.push(row("total", "", "", "", &parameters, &multiply_adds));
+
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths: [usize; 6] = std::array::from_fn(width);
+        let line = |row: &[String; 6]| {
+            let cells = row.iter().zip(widths).skip(1);
+            let cells: String = cells.map(|(cell, width)| format!("  {cell:>width$}")).collect();
+            format!("{:<1$}{cells}", row[0], widths[0]).trim_end().to_owned()
+        };
+        f.write_str(&rows.iter().map(line).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+fn row(a: &str, b: &str, c: &str, d: &str, e: &str, f: &str) -> [String; 6] {
+    [a, b, c, d, e, f].map(str::to_owned)
+}
+
+/// Sizes, as 64x28x28.
+fn by(sizes: &[usize]) -> String {
+    sizes.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
+}
+
+/// A number with its thousands apart, as 1,234,567.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}

@@ -1,0 +1,307 @@
+//! The paper's networks, layer by layer, and descriptions that are wrong.
+
+use burn::config::Config;
+use burn::module::Module;
+use burn::tensor::Device;
+use lsoftmax_nn::{Activation, FeaturesConfig, NetworkConfig, NetworkError, StageConfig};
+
+/// The outputs of all layers: a name, how many in a row, and channels, height and width.
+type Expected = (&'static str, usize, [usize; 3]);
+
+/// Table 1 of the paper with the sizes of every layer, pooling rounded up.
+fn table() -> [(&'static str, Vec<Expected>); 5] {
+    [
+        (
+            "mnist-2d",
+            vec![
+                ("conv1", 2, [32, 28, 28]),
+                ("pool1", 1, [32, 14, 14]),
+                ("conv2", 2, [64, 14, 14]),
+                ("pool2", 1, [64, 7, 7]),
+                ("conv3", 2, [128, 7, 7]),
+                ("pool3", 1, [128, 4, 4]),
+                ("features", 1, [2, 1, 1]),
+            ],
+        ),
+        (
+            "mnist",
+            vec![
+                ("conv0", 1, [64, 28, 28]),
+                ("conv1", 3, [64, 28, 28]),
+                ("pool1", 1, [64, 14, 14]),
+                ("conv2", 3, [64, 14, 14]),
+                ("pool2", 1, [64, 7, 7]),
+                ("conv3", 3, [64, 7, 7]),
+                ("pool3", 1, [64, 4, 4]),
+                ("features", 1, [256, 1, 1]),
+            ],
+        ),
+        ("cifar10", cifar([64, 64, 96, 128], 256)),
+        ("cifar100", cifar([96, 96, 192, 384], 512)),
+        (
+            "lfw",
+            vec![
+                ("conv0", 1, [64, 56, 48]),
+                ("conv1", 4, [64, 56, 48]),
+                ("pool1", 1, [64, 28, 24]),
+                ("conv2", 4, [256, 28, 24]),
+                ("pool2", 1, [256, 14, 12]),
+                ("conv3", 4, [256, 14, 12]),
+                ("pool3", 1, [256, 7, 6]),
+                ("conv4", 4, [256, 7, 6]),
+                ("features", 1, [512, 1, 1]),
+            ],
+        ),
+    ]
+}
+
+fn cifar(filters: [usize; 4], features: usize) -> Vec<Expected> {
+    let [conv0, conv1, conv2, conv3] = filters;
+    vec![
+        ("conv0", 1, [conv0, 32, 32]),
+        ("conv1", 4, [conv1, 32, 32]),
+        ("pool1", 1, [conv1, 16, 16]),
+        ("conv2", 4, [conv2, 16, 16]),
+        ("pool2", 1, [conv2, 8, 8]),
+        ("conv3", 4, [conv3, 8, 8]),
+        ("pool3", 1, [conv3, 4, 4]),
+        ("features", 1, [features, 1, 1]),
+    ]
+}
+
+#[test]
+fn every_layer_of_the_papers_networks_has_its_size() {
+    for (name, layers) in table() {
+        let summary = NetworkConfig::named(name).unwrap().summary().unwrap();
+        let mut found = summary.layers.iter();
+        for (layer, count, output) in layers {
+            for place in 1..=count {
+                let found = found.next().expect("a layer");
+                let convolution = layer.starts_with("conv");
+                let expected =
+                    if convolution { format!("{layer}.{place}") } else { layer.to_owned() };
+                assert_eq!((&found.name, found.output), (&expected, output), "{name}");
+                let strided = name == "lfw" && layer == "conv0" || layer.starts_with("pool");
+                assert_eq!(found.stride, if strided { 2 } else { 1 }, "{name} {layer}");
+            }
+        }
+        assert!(found.next().is_none(), "{name} has more layers");
+    }
+}
+
+/// Parameters of a chain of `count` convolutions with batch norm and PReLU, from `channels` to `filters`.
+fn chain(kernel: usize, channels: usize, filters: usize, count: usize) -> usize {
+    let first = kernel * channels * filters;
+    first + (count - 1) * kernel * filters * filters + 3 * count * filters
+}
+
+#[test]
+fn the_papers_networks_have_as_many_parameters_as_their_sizes_say() {
+    let cifar = |a, b, c, features| {
+        let first = chain(9, 3, a, 1) + chain(9, a, a, 4);
+        first + chain(9, a, b, 4) + chain(9, b, c, 4) + 16 * c * features + 3 * features
+    };
+    let expected = [
+        chain(25, 1, 32, 2) + chain(25, 32, 64, 2) + chain(25, 64, 128, 2) + 2 * (128 * 16 + 1),
+        chain(9, 1, 64, 1) + 3 * chain(9, 64, 64, 3) + 16 * 64 * 256 + 3 * 256,
+        cifar(64, 96, 128, 256),
+        cifar(96, 192, 384, 512),
+        chain(9, 3, 64, 1)
+            + chain(9, 64, 64, 4)
+            + chain(9, 64, 256, 4)
+            + 2 * chain(9, 256, 256, 4)
+            + 42 * 256 * 512
+            + 3 * 512,
+    ];
+    for (name, expected) in NetworkConfig::NAMES.into_iter().zip(expected) {
+        let config = NetworkConfig::named(name).unwrap();
+        assert_eq!(config.summary().unwrap().parameters, expected as u64, "{name}");
+        // The module also counts the running statistics of batch norm.
+        let network = config.init(&Device::flex()).unwrap();
+        let normed = network.units.iter().filter(|unit| unit.gamma.is_some());
+        let running: usize = normed.map(|unit| 2 * unit.weight.dims()[0]).sum();
+        assert_eq!(network.num_params(), expected + running, "{name}");
+    }
+}
+
+#[test]
+fn multiply_adds_are_weights_times_pixels() {
+    let summary = NetworkConfig::mnist_2d().summary().unwrap();
+    let expected = 784 * 25 * (32 + 32 * 32)
+        + 196 * 25 * (32 * 64 + 64 * 64)
+        + 49 * 25 * (64 * 128 + 128 * 128)
+        + 2048 * 2;
+    assert_eq!(summary.multiply_adds, expected);
+}
+
+#[test]
+fn a_summary_is_an_aligned_table_and_json() {
+    let config = NetworkConfig {
+        input: [1, 5, 7],
+        stages: vec![StageConfig::new(16, 1)],
+        features: FeaturesConfig::new(100),
+    };
+    let summary = config.summary().unwrap();
+    let expected = [
+        "layer     kernel  stride   output  parameters  multiply-adds",
+        "input                       1x5x7",
+        "conv1.1      3x3       1   16x5x7         192          5,040",
+        "pool1        2x2       2   16x3x4           0              0",
+        "features     3x4       1  100x1x1      19,500         19,200",
+        "total                                  19,692         24,240",
+    ]
+    .join("\n");
+    let found = summary.to_string();
+    assert_eq!(found, expected);
+    let json = serde_json::to_value(&summary).unwrap();
+    assert_eq!(json["layers"][0]["output"], serde_json::json!([16, 5, 7]));
+    assert_eq!(json["parameters"], 19_692);
+}
+
+#[test]
+fn a_description_says_only_what_is_unusual() {
+    let text = r#"
+        input = [1, 28, 28]
+        features = { size = 2, activation = "none" }
+        [[stages]]
+        filters = 32
+        kernel = 5
+        units = 2
+        [[stages]]
+        filters = 64
+        kernel = 5
+        units = 2
+        [[stages]]
+        filters = 128
+        kernel = 5
+        units = 2
+    "#;
+    assert_eq!(toml::from_str::<NetworkConfig>(text).unwrap(), NetworkConfig::mnist_2d());
+    let text = r#"{
+        "input": [3, 32, 32],
+        "stages": [{"filters": 8, "units": 1, "stride": 2, "pool": false}],
+        "features": {"size": 4}
+    }"#;
+    let config: NetworkConfig = serde_json::from_str(text).unwrap();
+    let StageConfig { kernel, stride, pool, .. } = config.stages[0];
+    assert_eq!((kernel, stride, pool), (3, 2, false));
+    assert_eq!(config.features.activation, Activation::Prelu);
+}
+
+#[test]
+fn every_network_is_written_and_read_back_whole() {
+    for name in NetworkConfig::NAMES {
+        let config = NetworkConfig::named(name).unwrap();
+        assert_eq!(toml::from_str::<NetworkConfig>(&toml::to_string(&config).unwrap()), Ok(config));
+    }
+    let config = NetworkConfig::lfw();
+    let path = std::env::temp_dir().join(format!("lsoftmax-nn-{}.json", std::process::id()));
+    config.save(&path).unwrap();
+    let loaded = NetworkConfig::load(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(loaded, config);
+}
+
+#[test]
+fn a_description_with_an_unknown_word_is_refused() {
+    for (text, told) in [
+        (
+            "input = [1, 2, 2]\nstages = []\nfeatures = { size = 2 }\nhead = 3",
+            "unknown field `head`",
+        ),
+        (
+            "input = [1, 2, 2]\nstages = []\nfeatures = { size = 2, bias = true }",
+            "unknown field `bias`",
+        ),
+        (
+            "input = [1, 2, 2]\nstages = [{ filters = 2, units = 1, pad = 1 }]",
+            "unknown field `pad`",
+        ),
+        (
+            "input = [1, 2, 2]\nstages = []\nfeatures = { size = 2, activation = \"relu\" }",
+            "unknown variant `relu`",
+        ),
+        ("input = [1, 2, 2]\nstages = []", "missing field `features`"),
+    ] {
+        let found = toml::from_str::<NetworkConfig>(text).unwrap_err().to_string();
+        assert!(found.contains(told), "{text}: {found}");
+    }
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_nearest() {
+    for (name, nearest) in [
+        ("cifra10", "cifar10"),
+        ("cifar-100", "cifar100"),
+        ("MNIST", "mnist"),
+        ("mnist2d", "mnist-2d"),
+        ("lwf", "lfw"),
+    ] {
+        let told = NetworkConfig::named(name).unwrap_err().to_string();
+        let expected = format!(
+            "there is no network called \"{name}\": did you mean {nearest}? The networks are mnist-2d, mnist, cifar10, cifar100, lfw"
+        );
+        assert_eq!(told, expected);
+    }
+}
+
+/// What is said of the cifar10 network after a change.
+fn told(change: impl FnOnce(&mut NetworkConfig)) -> String {
+    let mut config = NetworkConfig::cifar10();
+    change(&mut config);
+    let error = config.stack().unwrap_err();
+    assert_eq!(config.summary().unwrap_err(), error);
+    assert_eq!(config.init(&Device::flex()).unwrap_err(), error);
+    error.to_string()
+}
+
+#[test]
+fn a_description_that_does_not_fit_is_refused_in_a_sentence() {
+    let found = told(|config| config.input[1] = 0);
+    assert_eq!(found, "the height of the input must be from 1 to 65536, but is 0");
+    let found = told(|config| config.stages[0].filters = 0);
+    assert_eq!(found, "the filters of conv0 must be from 1 to 65536, but is 0");
+    let found = told(|config| config.stages[2].kernel = usize::MAX);
+    assert!(found.starts_with("the kernel of conv2 must be from 1 to 65536, but is 1844"));
+    let found = told(|config| config.stages[1].stride = 3);
+    assert_eq!(found, "the stride of conv1 must be from 1 to 2, but is 3");
+    let found = told(|config| config.stages[1].units = 0);
+    assert_eq!(found, "the units of conv1 must be from 1 to 1000, but is 0");
+    let found = told(|config| config.stages.iter_mut().for_each(|stage| stage.units = 400));
+    assert_eq!(found, "the units of all stages together must be from 1 to 1000, but is 1600");
+    let found = told(|config| config.features.size = 0);
+    assert_eq!(found, "the number of features must be from 1 to 65536, but is 0");
+    let found = told(|config| config.stages[1].filters = 65_536);
+    assert!(
+        found.ends_with(
+            "which is more than 2147483648: take fewer filters or features, or pool more"
+        )
+    );
+}
+
+#[test]
+fn the_largest_sizes_of_all_overflow_nothing() {
+    let stage = StageConfig { kernel: 65_536, ..StageConfig::new(65_536, 1000) };
+    let config = NetworkConfig {
+        input: [65_536; 3],
+        stages: vec![stage],
+        features: FeaturesConfig::new(65_536),
+    };
+    assert!(matches!(config.stack(), Err(NetworkError::Parameters { .. })));
+    // Few weights on large maps: the multiply-adds are many.
+    let stage = StageConfig { pool: false, ..StageConfig::new(1, 999) };
+    let mut config = NetworkConfig { input: [1, 46_000, 46_000], stages: vec![stage], ..config };
+    config.features.size = 1;
+    let summary = config.summary().unwrap();
+    assert!(summary.multiply_adds > 999 * 9 * 46_000 * 46_000);
+}
+
+#[test]
+fn a_network_without_stages_is_a_layer_of_features() {
+    let config =
+        NetworkConfig { input: [1, 4, 3], stages: vec![], features: FeaturesConfig::new(7) };
+    let network = config.init(&Device::flex()).unwrap();
+    assert_eq!(network.units.len(), 1);
+    assert_eq!(network.units[0].weight.dims(), [7, 1, 4, 3]);
+    assert_eq!(network.stack().output(), [7, 1, 1]);
+}
