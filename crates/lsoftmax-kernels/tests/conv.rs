@@ -1,0 +1,263 @@
+//! The convolution kernels on every path against a naive f64 version, over the paper's shapes and
+//! awkward ones.
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx_emulator;
+mod conv_limits;
+mod conv_naive;
+
+use conv_naive::case::{Case, bare, biased, engines, pooled, strided, unit};
+use lsoftmax_kernels::Precision;
+use lsoftmax_kernels::conv::{Forward, Gradients, Unit, backward};
+use proptest::prelude::*;
+
+#[test]
+fn the_naive_gradients_are_the_finite_differences_of_the_naive_output() {
+    let units = [
+        strided(Unit { bias: true, ..unit(3, [3, 2], 2) }),
+        pooled(unit(4, [2, 3], 1)),
+        biased(unit(2, [1, 1], 0)),
+    ];
+    let case = Case::new(3, [2, 7, 6], &units);
+    let loss = |case: &Case| -> f64 {
+        let naive = case.naive(Precision::F32, None);
+        let terms = naive.output().iter().zip(&case.output_gradient);
+        terms.map(|(output, gradient)| output * f64::from(*gradient)).sum()
+    };
+    let naive = case.naive(Precision::F32, None);
+    let gradient: Vec<f64> = case.output_gradient.iter().copied().map(f64::from).collect();
+    let gradients = naive.backward(&gradient, false);
+
+    // Steps that f32 holds exactly, so that only the differences themselves are inexact.
+    let check = |name: &str, expected: &[f64], place: &dyn Fn(&mut Case) -> &mut Vec<f32>| {
+        assert_eq!(place(&mut case.clone()).len(), expected.len(), "{name}");
+        for (index, expected) in expected.iter().enumerate() {
+            let moved = |by: f32| {
+                let mut case = case.clone();
+                let value = &mut place(&mut case)[index];
+                *value += by;
+                let at = f64::from(*value);
+                (at, loss(&case))
+            };
+            let ((low, before), (high, after)) = (moved(-1.0 / 4096.0), moved(1.0 / 4096.0));
+            let found = (after - before) / (high - low);
+            let error = (found - expected).abs();
+            assert!(error < 1e-4 * (1.0 + expected.abs()), "{name} {index}: {found} {expected}");
+        }
+    };
+    check("images", &gradients.images.values, &|case| &mut case.images);
+    for (i, unit) in gradients.units.iter().enumerate() {
+        check("weight", &unit.weight.values, &|case| &mut case.units[i].weight);
+        check("bias", &unit.bias.values, &|case| &mut case.units[i].bias);
+        check("gamma", &unit.gamma.values, &|case| &mut case.units[i].gamma);
+        check("beta", &unit.beta.values, &|case| &mut case.units[i].beta);
+        check("slope", &unit.slope.values, &|case| &mut case.units[i].slope);
+    }
+}
+
+#[test]
+fn every_path_agrees_on_the_3x3_convolutions_of_the_papers_networks() {
+    let light = [(1, 64), (3, 64), (64, 64), (64, 96), (96, 96), (96, 128), (128, 128), (3, 96)];
+    for (channels, filters) in light {
+        Case::new(2, [channels, 6, 5], &[Unit::new(filters)]).check();
+        Case::new(1, [channels, 4, 3], &[pooled(Unit::new(filters))]).check();
+    }
+    let heavy = [(96, 192), (192, 192), (192, 384), (384, 384), (64, 256), (256, 256)];
+    for (channels, filters) in heavy {
+        Case::new(1, [channels, 4, 3], &[Unit::new(filters)]).check();
+    }
+    // On AMX's emulator only what is small.
+    Case::new(1, [64, 3, 3], &[biased(Unit::new(64))]).check();
+    Case::new(5, [96, 1, 2], &[biased(Unit::new(96))]).check();
+    for size in [[12, 10], [9, 8]] {
+        Case::new(2, [3, size[0], size[1]], &[strided(Unit::new(64))]).check();
+    }
+}
+
+#[test]
+fn every_path_agrees_on_the_5x5_convolutions_of_the_papers_networks() {
+    for (channels, filters) in [(1, 32), (32, 32), (32, 64), (64, 64), (64, 128), (128, 128)] {
+        let size = if channels < 64 { [8, 7] } else { [4, 4] };
+        let unit = unit(filters, [5, 5], 2);
+        Case::new(1, [channels, size[0], size[1]], &[unit]).check();
+    }
+    Case::new(2, [1, 12, 12], &[unit(32, [5, 5], 2), pooled(unit(32, [5, 5], 2))]).check();
+}
+
+#[test]
+fn every_path_agrees_on_fully_connected_layers() {
+    Case::new(13, [128, 4, 4], &[bare(2, [4, 4], 0)]).check();
+    Case::new(16, [64, 4, 4], &[unit(256, [4, 4], 0)]).check();
+    Case::new(12, [128, 4, 4], &[unit(256, [4, 4], 0)]).check();
+    Case::new(12, [384, 4, 4], &[unit(512, [4, 4], 0)]).check();
+    Case::new(5, [256, 7, 6], &[biased(unit(512, [7, 6], 0))]).check();
+    Case::new(17, [32, 4, 4], &[unit(40, [4, 4], 0)]).check();
+    Case::new(33, [10, 7, 6], &[unit(33, [7, 6], 0)]).check();
+    Case::new(250, [33, 1, 1], &[unit(31, [1, 1], 0)]).check();
+}
+
+#[test]
+fn every_path_agrees_on_awkward_batches_channels_and_sizes() {
+    for batch in [1, 5, 16, 17, 33, 170, 250] {
+        let unit = if batch < 5 { biased(Unit::new(5)) } else { Unit::new(5) };
+        Case::new(batch, [3, 2, 3], &[unit]).check();
+        Case::new(batch, [33, 1, 1], &[biased(unit)]).check();
+        Case::new(batch, [33, 2, 4], &[unit]).check();
+    }
+    let counts = [1, 3, 10, 31, 32, 33, 64, 96];
+    for (index, channels) in counts.into_iter().enumerate() {
+        let filters = counts[(index * 3 + 2) % counts.len()];
+        Case::new(5, [channels, 2, 3], &[Unit::new(filters)]).check();
+        Case::new(2, [channels, 3, 3], &[pooled(Unit::new(filters))]).check();
+    }
+    for size in [[7, 5], [13, 9], [1, 13], [5, 1], [2, 3]] {
+        let [height, width] = size;
+        for (batch, channels, filters) in [(3, 3, 10), (17, 33, 1)] {
+            Case::new(batch, [channels, height, width], &[pooled(Unit::new(filters))]).check();
+            Case::new(batch, [channels, height, width], &[strided(Unit::new(filters))]).check();
+        }
+    }
+}
+
+#[test]
+fn every_path_agrees_on_every_kernel_padding_and_stride() {
+    for kernel in [[1, 1], [3, 3], [5, 5], [7, 7], [4, 4], [3, 5], [5, 2]] {
+        for padding in 0..4 {
+            for stride in [1, 2] {
+                // Few channels, and enough that the kernels take them another way.
+                let unit = Unit { stride, ..unit(5, kernel, padding) };
+                Case::new(3, [4, 9, 8], &[unit]).check();
+                Case::new(17, [17, 7, 8], &[unit]).check();
+            }
+        }
+    }
+}
+
+#[test]
+fn every_path_agrees_on_maps_that_are_taken_in_parts() {
+    Case::new(2, [32, 24, 22], &[Unit::new(64)]).check();
+    Case::new(3, [32, 18, 20], &[unit(32, [1, 1], 0)]).check();
+    Case::new(1, [3, 40, 37], &[strided(Unit::new(64))]).check();
+    Case::new(17, [16, 20, 21], &[strided(unit(8, [5, 5], 2))]).check();
+}
+
+#[test]
+fn every_path_agrees_whatever_parts_a_unit_has() {
+    for parts in 0..16 {
+        let [bias, norm, prelu, pool] = [1, 2, 4, 8].map(|part| parts & part > 0);
+        let unit = Unit { bias, norm, prelu, pool, ..Unit::new(33) };
+        Case::new(5, [10, 5, 7], &[unit]).check();
+        Case::new(3, [3, 5, 5], &[Unit::new(8), unit, Unit::new(5)]).check();
+    }
+}
+
+#[test]
+fn every_path_agrees_on_stacks() {
+    // The networks of the paper, with fewer filters and smaller images.
+    let cifar = [Unit::new(8), pooled(Unit::new(8)), pooled(Unit::new(12)), unit(20, [3, 2], 0)];
+    Case::new(17, [3, 9, 7], &cifar).check();
+    let lfw = [strided(Unit::new(10)), Unit::new(10), pooled(Unit::new(33)), bare(6, [3, 2], 0)];
+    Case::new(13, [3, 11, 8], &lfw).check();
+    let plane = [unit(32, [5, 5], 2), pooled(unit(32, [5, 5], 2)), bare(2, [4, 4], 0)];
+    Case::new(5, [1, 7, 7], &plane).check();
+    let no_norm = [biased(Unit::new(33)), pooled(biased(Unit::new(31))), biased(Unit::new(3))];
+    Case::new(2, [3, 5, 5], &no_norm).check();
+    // More pixels after a unit than before it, and fewer again.
+    let padded = [unit(5, [2, 2], 3), strided(pooled(unit(7, [4, 4], 2)))];
+    Case::new(4, [2, 3, 2], &padded).check();
+    Case::new(1, [32, 8, 8], &[Unit::new(64), Unit::new(64)]).check();
+    Case::new(33, [1, 5, 5], &[pooled(Unit::new(32)), pooled(Unit::new(32))]).check();
+}
+
+fn any_unit() -> impl Strategy<Value = Unit> {
+    let sizes = (1usize..40, 1usize..6, 1usize..6, 0usize..4, 1usize..3);
+    let parts = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (sizes, parts).prop_map(
+        |((filters, rows, columns, padding, stride), (bias, norm, prelu, pool))| Unit {
+            filters,
+            kernel: [rows, columns],
+            padding,
+            stride,
+            bias,
+            norm,
+            prelu,
+            pool,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn every_path_agrees_on_random_stacks(
+        batch in 1usize..20,
+        input in (1usize..40, 1usize..9, 1usize..9),
+        units in proptest::collection::vec(any_unit(), 1..4),
+    ) {
+        let mut size = [input.1, input.2];
+        let mut fitting = Vec::new();
+        for unit in units {
+            let Unit { padding, stride, .. } = unit;
+            let kernel = [0, 1].map(|side| unit.kernel[side].min(size[side] + 2 * padding));
+            size = [0, 1].map(|side| (size[side] + 2 * padding - kernel[side]) / stride + 1);
+            // The statistics of a few numbers leave next to nothing of the gradient.
+            let norm = unit.norm && batch * size[0] * size[1] >= 16;
+            if unit.pool {
+                size = size.map(|side| side.div_ceil(2));
+            }
+            fitting.push(Unit { kernel, norm, ..unit });
+        }
+        Case::new(batch, [input.0, input.1, input.2], &fitting).check();
+    }
+}
+
+/// Everything a training step gives, as bits.
+fn bits((pass, gradients): &(Forward, Gradients)) -> Vec<Vec<u32>> {
+    let mut all: Vec<&[f32]> = vec![&pass.output, gradients.images.as_ref().expect("wanted")];
+    all.extend(pass.moments.iter().flat_map(|moments| [&moments.mean[..], &moments.variance[..]]));
+    for unit in &gradients.units {
+        all.extend([&unit.weight[..], &unit.bias, &unit.gamma, &unit.beta, &unit.slope]);
+    }
+    all.iter().map(|tensor| tensor.iter().map(|value| value.to_bits()).collect()).collect()
+}
+
+#[test]
+fn results_are_the_same_bits_for_any_number_of_threads() {
+    let wide = [Unit::new(64), pooled(Unit { bias: true, ..Unit::new(96) }), biased(Unit::new(33))];
+    let cases = [
+        Case::new(3, [3, 3, 3], &[pooled(Unit::new(10)), biased(Unit::new(33))]),
+        Case::new(37, [3, 7, 6], &wide),
+        Case::new(2, [33, 14, 15], &[strided(Unit::new(70)), Unit::new(65)]),
+        Case::new(40, [70, 4, 4], &[unit(100, [4, 4], 0)]),
+    ];
+    for case in cases {
+        for engine in engines().into_iter().filter(|engine| !case.is_too_slow(*engine)) {
+            let run = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| (bits(&case.train(engine)), case.infer(engine)))
+            };
+            let one = run(1);
+            for threads in [2, 3, 7] {
+                let same = one == run(threads);
+                assert!(same, "{:?}, {engine:?} on {threads} threads", case.stack);
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_of_the_images_are_left_out_when_not_wanted_and_change_nothing() {
+    let case = Case::new(5, [3, 5, 4], &[Unit::new(6), pooled(Unit::new(7))]);
+    for engine in engines() {
+        let (pass, all) = case.train(engine);
+        let parameters = case.parameters();
+        let gradient = &case.output_gradient;
+        let lean = backward(&pass, &case.stack, &case.images, &parameters, gradient, false);
+        let lean = lean.unwrap();
+        assert!(lean.images.is_none());
+        let lean = Gradients { images: all.images.clone(), ..lean };
+        let pass_again = case.train(engine).0;
+        assert_eq!(bits(&(pass, all)), bits(&(pass_again, lean)), "{engine:?}");
+    }
+}

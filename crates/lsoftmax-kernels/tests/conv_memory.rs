@@ -1,0 +1,87 @@
+//! A training step takes no large memory that the step before has not already taken.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use lsoftmax_kernels::conv::{Parameters, Stack, Unit, backward, forward};
+use lsoftmax_kernels::{Engine, Path, Precision, release_buffers};
+
+/// Bytes from which an allocation is large.
+const LARGE: usize = 1 << 20;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+fn count(bytes: usize) {
+    COUNT.fetch_add(usize::from(bytes >= LARGE), Relaxed);
+}
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// One test, since the allocator and the buffers are the process's own.
+#[test]
+fn after_the_first_step_training_takes_no_large_new_memory() {
+    // Activations and one weight of more than a MiB each.
+    let pooled = Unit { pool: true, ..Unit::new(64) };
+    let full = Unit { kernel: [16, 16], padding: 0, ..Unit::new(96) };
+    let stack = Stack::new([3, 32, 32], vec![Unit::new(64), pooled, full]).unwrap();
+    let weights: Vec<Vec<f32>> = (0..3).map(|unit| vec![0.01; stack.weight_len(unit)]).collect();
+    let (one, slope) = (vec![1.0; 96], vec![0.25; 96]);
+    let parameters: Vec<Parameters<'_>> = stack
+        .units()
+        .iter()
+        .zip(&weights)
+        .map(|(unit, weight)| {
+            let (gamma, beta) = (&one[..unit.filters], &one[..unit.filters]);
+            Parameters { weight, gamma, beta, slope: &slope[..unit.filters], bias: &[] }
+        })
+        .collect();
+    let images: Vec<f32> = (0..16 * 3 * 32 * 32).map(|i| (i % 17) as f32 / 17.0).collect();
+    let step = |engine: Engine| {
+        let pass = forward(engine, &stack, &images, &parameters).unwrap();
+        let gradient = vec![0.5; pass.output.len()];
+        backward(&pass, &stack, &images, &parameters, &gradient, true).unwrap();
+    };
+    for precision in [Precision::F32, Precision::Bf16] {
+        for path in Path::ALL.into_iter().filter(|path| path.is_available()) {
+            let engine = Engine::at_most(path, precision).unwrap();
+            release_buffers();
+            step(engine);
+            assert!(COUNT.load(Relaxed) > 0, "the first step needs memory");
+            for number in 2..5 {
+                COUNT.store(0, Relaxed);
+                step(engine);
+                let taken = COUNT.swap(0, Relaxed);
+                assert_eq!(taken, 0, "large allocations in step {number}, {engine:?}");
+            }
+        }
+    }
+}
