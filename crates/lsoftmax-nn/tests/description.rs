@@ -3,7 +3,9 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::Device;
-use lsoftmax_nn::{Activation, FeaturesConfig, NetworkConfig, NetworkError, StageConfig};
+use lsoftmax_nn::{
+    Activation, FeaturesConfig, NetworkConfig, NetworkError, StackError, StageConfig,
+};
 
 /// The outputs of all layers: a name, how many in a row, and channels, height and width.
 type Expected = (&'static str, usize, [usize; 3]);
@@ -290,7 +292,7 @@ fn the_largest_sizes_of_all_overflow_nothing() {
         stages: vec![stage],
         features: FeaturesConfig::new(65_536),
     };
-    assert!(matches!(config.stack(), Err(NetworkError::Parameters { .. })));
+    assert!(matches!(config.stack(), Err(NetworkError::Stack(StackError::Large { unit: 0 }))));
     // Few weights on large maps: the multiply-adds are many.
     let stage = StageConfig { pool: false, ..StageConfig::new(1, 999) };
     let mut config = NetworkConfig { input: [1, 46_000, 46_000], stages: vec![stage], ..config };

@@ -61,14 +61,17 @@ pub fn backward(
     let count = stack.images(images)?;
     stack.check(parameters)?;
     let [channels, height, width] = stack.output();
+    if *stack != forward.stack {
+        return Err(StackError::OtherStack);
+    }
+    let size = channels * height * width;
     let unit = stack.units().len() - 1;
     let expect = |what, expected, found| match found == expected {
         true => Ok(()),
         false => Err(StackError::Length { what, unit, expected, found }),
     };
-    let size = channels * height * width;
+    expect("the images of the forward pass, as outputs", forward.count * size, count * size)?;
     expect("the output's gradient", count * size, output_gradient.len())?;
-    expect("the forward pass", forward.count * size, count * size)?;
     let pass = Pass { forward, stack, images, parameters, count };
     Ok(with_kernel!(forward.engine, pass_back(&pass, output_gradient, want_images)))
 }

@@ -23,6 +23,7 @@ pub struct Forward {
     /// Each unit's convolution, in blocks.
     pub(super) convolved: Vec<Buffer>,
     pub(super) engine: Engine,
+    pub(super) stack: Stack,
     /// Images.
     pub(super) count: usize,
 }
@@ -122,7 +123,7 @@ fn train<K: Activations>(
     let last = finish(stack, stack.units().len() - 1, layer, affine);
     let z = convolved.last().expect("a stack has units");
     let output = to_images(kernel, last, z, count);
-    Forward { output, moments, convolved, engine, count }
+    Forward { output, moments, convolved, engine, stack: stack.clone(), count }
 }
 
 /// The way of a unit from its convolution to its output.

@@ -23,6 +23,16 @@ struct GroupMoments {
 /// Rows whose sums are kept in f32.
 const SHORT: usize = 256;
 
+/// Sums in f64 the squares that have left f32.
+#[cold]
+fn sum_again(rows: &[Row], pivot: &Row, squares: &mut [f64; CHANNELS]) {
+    for (c, squares) in squares.iter_mut().enumerate().filter(|(_, squares)| squares.is_infinite())
+    {
+        let distance = |row: &Row| f64::from(row[c]) - f64::from(pivot[c]);
+        *squares = rows.iter().map(|row| distance(row).powi(2)).sum();
+    }
+}
+
 impl BlockMoments {
     pub fn new(groups: usize) -> Self {
         let group = GroupMoments {
@@ -54,9 +64,13 @@ impl BlockMoments {
                     squares[c] = V::mul_add(distance, distance, squares[c]);
                 }
             }
+            let mut long = squares.map(f64::from);
+            if squares.iter().any(|squares| squares.is_infinite()) {
+                sum_again(rows, &pivot, &mut long);
+            }
             for c in 0..CHANNELS {
                 group.sum[c] += f64::from(sum[c]);
-                group.squares[c] += f64::from(squares[c]);
+                group.squares[c] += long[c];
             }
         }
     }

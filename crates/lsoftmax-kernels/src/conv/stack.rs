@@ -37,6 +37,11 @@ impl Unit {
     }
 }
 
+/// The largest size of anything.
+const LARGEST_SIDE: usize = 1 << 20;
+/// The most numbers of an image, a map or a weight.
+const LARGEST: usize = 1 << 40;
+
 /// What is wrong with a stack or its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StackError {
@@ -66,6 +71,19 @@ pub enum StackError {
         /// Zeros on every side.
         padding: usize,
     },
+    /// A size that no memory holds.
+    #[error(
+        "unit {unit} of the stack is too large: sizes go up to {LARGEST_SIDE}, and all numbers of an image or a weight up to {LARGEST}"
+    )]
+    Large {
+        /// Its place in the stack.
+        unit: usize,
+    },
+    /// The forward pass was that of another stack.
+    #[error(
+        "the forward pass was computed by another stack than the one given to the backward pass"
+    )]
+    OtherStack,
     /// A slice is not as long as the sizes say, or is missing or not wanted.
     #[error("{what} of unit {unit} must hold {expected} numbers but holds {found}")]
     Length {
@@ -145,10 +163,19 @@ impl Stack {
             return Err(StackError::Empty);
         }
         let mut shapes = Vec::with_capacity(units.len());
+        if !fits(&input) {
+            return Err(StackError::Large { unit: 0 });
+        }
+        let mut channels = input[0];
         let mut size = [input[1], input[2]];
         for (index, unit) in units.iter().enumerate() {
             if unit.filters == 0 || unit.kernel.contains(&0) || !(1..=2).contains(&unit.stride) {
                 return Err(StackError::Unit { unit: index });
+            }
+            let large = StackError::Large { unit: index };
+            let sides = [unit.filters, unit.kernel[0], unit.kernel[1], unit.padding];
+            if sides.into_iter().chain(size).any(|side| side > LARGEST_SIDE) {
+                return Err(large);
             }
             let padded = size.map(|side| side + 2 * unit.padding);
             if unit.kernel[0] > padded[0] || unit.kernel[1] > padded[1] {
@@ -162,10 +189,13 @@ impl Stack {
             let after = |side: usize| (padded[side] - unit.kernel[side]) / unit.stride + 1;
             let convolved = [after(0), after(1)];
             size = if unit.pool { convolved.map(|side| side.div_ceil(2)) } else { convolved };
-            shapes.push([
-                [unit.filters, convolved[0], convolved[1]],
-                [unit.filters, size[0], size[1]],
-            ]);
+            let map = [unit.filters, convolved[0], convolved[1]];
+            let weight = [unit.filters, channels, unit.kernel[0], unit.kernel[1]];
+            if !fits(&map) || !fits(&weight) {
+                return Err(large);
+            }
+            channels = unit.filters;
+            shapes.push([map, [unit.filters, size[0], size[1]]]);
         }
         Ok(Self { input, units, shapes })
     }
@@ -251,6 +281,12 @@ impl Stack {
         let expected = self.units.len();
         if found == expected { Ok(()) } else { Err(StackError::Units { what, expected, found }) }
     }
+}
+
+/// Whether so many numbers can be counted.
+fn fits(sides: &[usize]) -> bool {
+    let product = sides.iter().try_fold(1usize, |product, side| product.checked_mul(*side));
+    product.is_some_and(|product| product <= LARGEST)
 }
 
 fn expect(
