@@ -24,11 +24,8 @@ PRECISIONS = ["f32", "bf16"]
 MEASURES = ["training", "inference"]
 CLASSES = {"mnist-2d": 10, "mnist": 10, "cifar10": 10, "cifar100": 100, "lfw": 10_572}
 LIMIT = 60  # seconds for a step; a PyTorch mode that takes longer is cut short
-NUMBERS = [
-    "batch", "threads", "steps", "images_per_second", "gflop_per_image", "gflops", "peak_gflops", "peak_bytes",
-    "inference_images_per_second",
-]  # fmt: skip
-FIELDS = ["network", "precision", "path", "step_seconds", *NUMBERS]
+NUMBERS = ["images_per_second", "inference_images_per_second", "gflop_per_image", "gflops", "peak_gflops", "peak_bytes"]
+FIELDS = ["network", "batch", "precision", "path", "threads", "steps", "step_seconds", *NUMBERS]
 
 
 def pytorch_command(what: str, network: str, mode: str, options) -> list:
@@ -63,7 +60,7 @@ def program(network: str, precision: str, threads: int, options) -> dict:
     command = [options.program, "bench", "train", "--network", network, "--batch", options.batch]
     command += ["--precision", precision, "--steps", options.steps, "--threads", threads, "--json"]
     result = checked(run(command, threads), " ".join(str(word) for word in command))
-    asked = {"network": network, "precision": precision, "batch": options.batch, "threads": threads}
+    asked = {"network": network, "precision": precision, "batch": options.batch, "threads": threads, "steps": options.steps}
     for field, value in asked.items():
         if result[field] != value:
             sys.exit(f"`{field}` is {result[field]!r}, but {value!r} was asked for: the program measured something else")
