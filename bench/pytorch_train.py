@@ -50,7 +50,7 @@ class Training:
             return self.trunk(images).float()
 
     def step(self, images: torch.Tensor, labels: torch.Tensor):
-        """One training step: forward, L-Softmax, backward, SGD. The head is f32: little of the work, most of the care."""
+        """One training step: forward, L-Softmax, backward, SGD. The head, a small part of the work, is in f32."""
         loss = sample_losses(self.features(images), self.head, None, labels, MARGIN, LAMBDA).mean()
         self.optimiser.zero_grad()
         loss.backward()

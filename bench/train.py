@@ -60,12 +60,13 @@ def program(network: str, precision: str, threads: int, options) -> dict:
     command = [options.program, "bench", "train", "--network", network, "--batch", options.batch]
     command += ["--precision", precision, "--steps", options.steps, "--threads", threads, "--json"]
     result = checked(run(command, threads), " ".join(str(word) for word in command))
-    asked = {"network": network, "precision": precision, "batch": options.batch, "threads": threads, "steps": options.steps}
+    asked = {"network": network, "batch": options.batch, "precision": precision, "threads": threads}
     for field, value in asked.items():
         if result[field] != value:
-            sys.exit(f"`{field}` is {result[field]!r}, but {value!r} was asked for: the program measured something else")
+            sys.exit(f"the program measured `{field}` = {result[field]!r}, but {value!r} was asked for")
     if result.get("classes", CLASSES[network]) != CLASSES[network]:
-        sys.exit(f"{network}: {result['classes']} classes in the program, {CLASSES[network]} for PyTorch: make them agree")
+        found = result["classes"]
+        sys.exit(f"{network}: {found} classes in the program, {CLASSES[network]} for PyTorch: make them agree")
     return result
 
 
@@ -89,7 +90,8 @@ def checked(printed: str, command: str) -> dict:
 
 def images_per_second(rounds: list[dict], mode: str, measure: str, batch: int) -> float | None:
     """The median over the rounds of the median of a round; nothing if no step came to its end."""
-    medians = [statistics.median(r["pytorch"][mode][measure]) for r in rounds if r["pytorch"].get(mode, {}).get(measure)]
+    times = [r["pytorch"].get(mode, {}).get(measure) for r in rounds]
+    medians = [statistics.median(seconds) for seconds in times if seconds]
     return batch / statistics.median(medians) if medians else None
 
 

@@ -141,7 +141,8 @@ def spread(case: dict) -> str:
         low, high = np.array(case[f"{kind}_f32"]), np.array(case[f"{kind}_f64"])
         apart[kind] = np.abs(low - high) / (np.abs(high).max() if kind == "eval_features" else np.abs(high))
     losses = " ".join(f"{difference:.0e}" for difference in apart["losses"])
-    return f"losses {losses}; gradients {apart['gradient_norms'].max():.0e}; features {apart['eval_features'].max():.0e}"
+    gradients, features = apart["gradient_norms"].max(), apart["eval_features"].max()
+    return f"losses {losses}; gradients {gradients:.0e}; features {features:.0e}"
 
 
 def tolerance(where: str) -> float:
