@@ -10,46 +10,24 @@ one process), then the program, and the next round goes the other way. The table
 
 import argparse
 import datetime
-import importlib.metadata
 import json
-import os
-import platform
-import re
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from side_by_side import add_common, check_common, describe, machine, megabytes, run, table_line
+
 PYTORCH = Path(__file__).resolve().parent / "pytorch_head.py"
 MODES = ["f32", "autocast", "bf16"]
 PRECISIONS = ["f32", "bf16"]
 MARGINS = [1, 4]
 SAMPLES = 256
 CLASSES = [10, 1000, 10572, 100_000, 1_000_000]
-FLAGS = ["avx2", "avx512f", "avx512_bf16", "amx_bf16"]
 
 
 def features_of(classes: int) -> int:
     """512 features; 128 from a million classes on, which keeps W at half a gigabyte."""
     return 128 if classes >= 1_000_000 else 512
-
-
-def run(command: list, threads: int, **settings: str) -> dict:
-    """The JSON object that a command prints. It sees only `threads` cores."""
-    cores = sorted(os.sched_getaffinity(0))[:threads]
-    environment = os.environ | {"RAYON_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)} | settings
-    command = [str(word) for word in command]
-    done = subprocess.run(
-        command,
-        env=environment,
-        preexec_fn=lambda: os.sched_setaffinity(0, cores),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    if done.returncode != 0:
-        sys.exit(f"failed with code {done.returncode}: {' '.join(command)}")
-    return json.loads(done.stdout)
 
 
 def size_arguments(classes: int) -> list:
@@ -59,13 +37,14 @@ def size_arguments(classes: int) -> list:
 def pytorch_milliseconds(classes: int, options) -> dict:
     """PyTorch in every mode, in one process."""
     command = [sys.executable, PYTORCH, "time", *size_arguments(classes), "--threads", options.threads]
-    return run([*command, "--seconds", options.seconds], options.threads)["milliseconds"]
+    return json.loads(run([*command, "--seconds", options.seconds], options.threads))["milliseconds"]
 
 
 def pytorch_peak(classes: int, mode: str, options) -> int:
     """PyTorch's peak bytes in one mode. What it frees goes back at once, so that only live memory counts."""
     command = [sys.executable, PYTORCH, "memory", *size_arguments(classes), "--threads", options.threads]
-    return run([*command, "--mode", mode], options.threads, MALLOC_MMAP_THRESHOLD_="65536")["peak_bytes"]
+    printed = run([*command, "--mode", mode], options.threads, MALLOC_MMAP_THRESHOLD_="65536")
+    return json.loads(printed)["peak_bytes"]
 
 
 def program(classes: int, options) -> dict:
@@ -75,7 +54,7 @@ def program(classes: int, options) -> dict:
         for margin in MARGINS:
             command = [options.program, "bench", "head", *size_arguments(classes)]
             command += ["--margin", margin, "--precision", precision, "--json"]
-            results[f"{precision} m={margin}"] = run(command, options.threads)
+            results[f"{precision} m={margin}"] = json.loads(run(command, options.threads))
     return results
 
 
@@ -136,58 +115,16 @@ def milliseconds(time: float) -> str:
     return f"{time:,.0f}" if time >= 100 else f"{time:.3g}"
 
 
-def megabytes(count: int) -> str:
-    return f"{count / 1e6:.1f}"
-
-
-def table_line(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def machine(threads: int) -> dict:
-    """What the numbers depend on."""
-    text = Path("/proc/cpuinfo").read_text()
-    model = re.search(r"model name\s*:\s*(.+)", text)
-    flags = re.search(r"flags\s*:\s*(.+)", text)
-    flags = flags[1].split() if flags else []
-    return {
-        "cpu": model[1] if model else platform.machine(),
-        "flags": [flag for flag in FLAGS if flag in flags],
-        "cores": os.cpu_count(),
-        "threads": threads,
-        "torch": importlib.metadata.version("torch"),
-    }
-
-
-def describe(record: dict) -> str:
-    """The machine line."""
-    host = record["machine"]
-    flags = " ".join(host["flags"]) or "none of " + " ".join(FLAGS)
-    return (
-        f"{host['cpu']}, {host['cores']} cores, {host['threads']} thread(s); {flags}; "
-        f"torch {host['torch']}; {record['date']}; median of {record['rounds']} round(s)"
-    )
-
-
 def parse() -> argparse.Namespace:
-    available = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(description="Benchmark the head against PyTorch.")
+    add_common(parser)
     parser.add_argument("--classes", type=lambda text: [int(word) for word in text.split(",")], default=CLASSES,
                         help="numbers of classes, by commas (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=3, help="alternating rounds (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0,
                         help="for each PyTorch measurement, three steps at least (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--threads", type=int, default=available, help="for both sides (default: %(default)s)")
-    parser.add_argument("--program", type=Path, default=ROOT / "target/release/lsoftmax", help="(default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
-    parser.add_argument("--show", type=Path, metavar="RECORD", help="print the table of a record, measure nothing")
     options = parser.parse_args()
-    if not 1 <= options.threads <= available:
-        parser.error(f"--threads {options.threads}: this process may use 1 to {available}")
-    if options.rounds < 1:
-        parser.error(f"--rounds {options.rounds}: must be at least 1")
-    if not options.show and not options.program.exists():
-        parser.error(f"{options.program} is missing: run `cargo build --release` first")
+    check_common(parser, options)
     return options
 
 

@@ -1,0 +1,82 @@
+"""What the benchmarks share: starting one side in a process of its own, the machine, and the table."""
+
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = ROOT / "target/release/lsoftmax"
+FLAGS = ["avx2", "avx512f", "avx512_bf16", "amx_bf16"]
+
+
+def run(command: list, threads: int, **settings: str) -> str:
+    """What a command prints. It sees only `threads` cores."""
+    cores = sorted(os.sched_getaffinity(0))[:threads]
+    environment = os.environ | {"RAYON_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)} | settings
+    command = [str(word) for word in command]
+    done = subprocess.run(
+        command,
+        env=environment,
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode != 0:
+        sys.exit(f"failed with code {done.returncode}: {' '.join(command)}")
+    return done.stdout
+
+
+def machine(threads: int) -> dict:
+    """What the numbers depend on."""
+    text = Path("/proc/cpuinfo").read_text()
+    model = re.search(r"model name\s*:\s*(.+)", text)
+    flags = re.search(r"flags\s*:\s*(.+)", text)
+    flags = flags[1].split() if flags else []
+    return {
+        "cpu": model[1] if model else platform.machine(),
+        "flags": [flag for flag in FLAGS if flag in flags],
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "torch": importlib.metadata.version("torch"),
+    }
+
+
+def describe(record: dict) -> str:
+    """The machine line."""
+    host = record["machine"]
+    flags = " ".join(host["flags"]) or "none of " + " ".join(FLAGS)
+    return (
+        f"{host['cpu']}, {host['cores']} cores, {host['threads']} thread(s); {flags}; "
+        f"torch {host['torch']}; {record['date']}; median of {record['rounds']} round(s)"
+    )
+
+
+def megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f}"
+
+
+def table_line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def add_common(parser):
+    """Options of every benchmark. `check_common` checks them."""
+    available = len(os.sched_getaffinity(0))
+    parser.add_argument("--rounds", type=int, default=3, help="alternating rounds (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=available, help="for both sides (default: %(default)s)")
+    parser.add_argument("--program", type=Path, default=PROGRAM, help="(default: %(default)s)")
+    parser.add_argument("--show", type=Path, metavar="RECORD", help="print the table of a record, measure nothing")
+
+
+def check_common(parser, options):
+    available = len(os.sched_getaffinity(0))
+    if not 1 <= options.threads <= available:
+        parser.error(f"--threads {options.threads}: this process may use 1 to {available}")
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: must be at least 1")
+    if not options.show and not options.program.exists():
+        parser.error(f"{options.program} is missing: run `cargo build --release` first")
