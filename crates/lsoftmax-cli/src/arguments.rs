@@ -17,7 +17,8 @@ const EXAMPLES: &str = "\
 Examples:
   lsoftmax                                              a table of margins, in a blink
   lsoftmax loss --features x.npy --weights w.npy --labels y.npy
-  lsoftmax bench head --classes 100000";
+  lsoftmax bench head --classes 100000
+  lsoftmax bench train --network cifar10";
 
 const LOSS_EXAMPLES: &str = "\
 Examples:
@@ -37,8 +38,15 @@ const BENCH_EXAMPLES: &str = "\
 Examples:
   lsoftmax bench head                                   256 x 512 features, 10,572 classes
   lsoftmax bench head --classes 1000000 --features 128 --precision bf16
-  lsoftmax bench head --threads 1 --steps 20 --json
+  lsoftmax bench head --threads 1 --steps 20 --json";
 
+const TRAIN_BENCH_EXAMPLES: &str = "\
+Examples:
+  lsoftmax bench train                                  cifar10, batches of 256, bf16
+  lsoftmax bench train --network mnist --precision f32
+  lsoftmax bench train --network lfw --batch 64 --steps 3 --json";
+
+const KERNELS: &str = "\
 LSOFTMAX_KERNEL=portable|avx2|avx512|avx512-bf16|amx caps the instructions used, and
 RAYON_NUM_THREADS the threads.";
 
@@ -68,8 +76,11 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     /// The head through Burn: forward and backward, with gradients of features and weights
-    #[command(after_help = format!("{BENCH_EXAMPLES}\n\n{EXIT_CODES}"))]
+    #[command(after_help = format!("{BENCH_EXAMPLES}\n\n{KERNELS}\n\n{EXIT_CODES}"))]
     Head(HeadArguments),
+    /// Training steps of a network of the paper with its head and SGD, then inference, on random images
+    #[command(after_help = format!("{TRAIN_BENCH_EXAMPLES}\n\n{KERNELS}\n\n{EXIT_CODES}"))]
+    Train(TrainBenchArguments),
 }
 
 #[derive(Debug, Args)]
@@ -135,6 +146,34 @@ pub struct HeadArguments {
     /// Measure for so long, and three steps at least
     #[arg(long, value_name = "TIME", default_value = "2", value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: Duration,
+    /// Threads [default: one a core, or RAYON_NUM_THREADS]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TrainBenchArguments {
+    /// mnist-2d, mnist, cifar10, cifar100 or lfw
+    #[arg(long, value_name = "NAME", default_value = "cifar10")]
+    pub network: String,
+    /// Images of a batch
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub batch: usize,
+    /// Classes [default: those of the network's data set; lfw: 10,572]
+    #[arg(long, value_name = "K")]
+    pub classes: Option<usize>,
+    /// The margin m, whole or not, from 1 (softmax) to 1000
+    #[arg(long, value_name = "M", default_value = "4", value_parser = margin, allow_negative_numbers = true)]
+    pub margin: Margin,
+    /// The precision of products; sums, weights and statistics are f32 in both
+    #[arg(long, default_value = "bf16", value_parser = precision())]
+    pub precision: Precision,
+    /// Steps to measure
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    pub steps: usize,
     /// Threads [default: one a core, or RAYON_NUM_THREADS]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

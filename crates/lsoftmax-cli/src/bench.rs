@@ -1,10 +1,11 @@
 //! `lsoftmax bench`.
 
-use lsoftmax_lab::bench::{HeadBench, HeadTiming, Heap, Length};
+use lsoftmax_lab::bench::{HeadBench, HeadTiming, Heap, Length, TrainBench, TrainTiming};
+use lsoftmax_nn::NetworkConfig;
 use peakmem_alloc::{PeakMemAlloc, PeakMemAllocTrait};
 use std::alloc::System;
 
-use crate::arguments::HeadArguments;
+use crate::arguments::{Bench, HeadArguments, TrainBenchArguments};
 
 /// The program's allocator, as the lab sees it.
 struct Counted(&'static PeakMemAlloc<System>);
@@ -19,7 +20,14 @@ impl Heap for Counted {
     }
 }
 
-pub fn run(arguments: HeadArguments) -> anyhow::Result<String> {
+pub fn run(bench: Bench) -> anyhow::Result<String> {
+    match bench {
+        Bench::Head(arguments) => head(arguments),
+        Bench::Train(arguments) => train(arguments),
+    }
+}
+
+fn head(arguments: HeadArguments) -> anyhow::Result<String> {
     let bench = HeadBench {
         samples: arguments.samples,
         features: arguments.features,
@@ -35,15 +43,60 @@ pub fn run(arguments: HeadArguments) -> anyhow::Result<String> {
         lsoftmax_lab::threads::start()?;
     }
     let timing = bench.run(&Counted(crate::HEAP))?;
-    if arguments.json { crate::json(&timing) } else { Ok(text(&timing)) }
+    if arguments.json { crate::json(&timing) } else { Ok(head_text(&timing)) }
 }
 
-fn text(timing: &HeadTiming) -> String {
+fn train(arguments: TrainBenchArguments) -> anyhow::Result<String> {
+    let network = NetworkConfig::named(&arguments.network)?;
+    let classes = arguments.classes.unwrap_or(match arguments.network.as_str() {
+        "cifar100" => 100,
+        "lfw" => 10_572,
+        _ => 10,
+    });
+    let bench = TrainBench {
+        name: arguments.network,
+        network,
+        classes,
+        batch: arguments.batch,
+        margin: arguments.margin,
+        precision: arguments.precision,
+        steps: arguments.steps,
+        threads: arguments.threads.map(usize::from),
+    };
+    if bench.threads.is_none() {
+        lsoftmax_lab::threads::start()?;
+    }
+    let timing = bench.run(&Counted(crate::HEAP))?;
+    if arguments.json { crate::json(&timing) } else { Ok(train_text(&timing)) }
+}
+
+fn train_text(timing: &TrainTiming) -> String {
+    let TrainTiming { network, batch, classes, margin, precision, path, threads, .. } = timing;
+    format!(
+        "{network}, batches of {batch}, {classes} classes: m = {margin}, {precision} on {path}, {}\n\
+         training {:.1} images/s (median of {} steps), {:.0} Gflop/s, {:.0} % of the loop's peak of \
+         {:.0}; inference {:.1} images/s; {:.0} MB at most",
+        count(*threads),
+        timing.images_per_second,
+        timing.steps,
+        timing.gflops,
+        100.0 * timing.gflops / timing.peak_gflops,
+        timing.peak_gflops,
+        timing.inference_images_per_second,
+        timing.peak_bytes as f64 / 1e6,
+    )
+}
+
+fn count(threads: usize) -> String {
+    if threads == 1 { "1 thread".into() } else { format!("{threads} threads") }
+}
+
+fn head_text(timing: &HeadTiming) -> String {
     let HeadTiming {
         samples, features, classes, margin, lambda, precision, kernel, threads, ..
     } = timing;
     let bias = if timing.bias { ", bias" } else { "" };
-    let threads = if *threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
+    let threads = count(*threads);
     format!(
         "head {samples} x {features} -> {classes}: m = {margin}, λ = {lambda}{bias}, \
          {precision} on {kernel}, {threads}\n\

@@ -13,7 +13,7 @@ use clap::Parser;
 use clap::error::ErrorKind as UsageKind;
 use peakmem_alloc::{INSTRUMENTED_SYSTEM, PeakMemAlloc};
 
-use arguments::{Arguments, Bench, Command};
+use arguments::{Arguments, Command};
 
 /// Counts the heap for `bench`. It passes zeroed and resized allocations on as such; a counter that
 /// does not makes the steps of a large head slower than they are.
@@ -47,7 +47,7 @@ fn run(arguments: Arguments) -> anyhow::Result<String> {
             lsoftmax_lab::threads::start()?;
             loss::run(arguments)
         }
-        Some(Command::Bench { bench: Bench::Head(arguments) }) => bench::run(arguments),
+        Some(Command::Bench { bench }) => bench::run(bench),
     }
 }
 
@@ -63,6 +63,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         Some(error) if !error.is_bad_input() => FAILED,
         Some(_) => BAD_INPUT,
         None if error.is::<lsoftmax_lab::bench::BenchError>() => BAD_INPUT,
+        None if error.is::<lsoftmax_nn::NetworkError>() => BAD_INPUT,
         None if error.is::<lsoftmax_lab::demo::DemoError>() => BAD_INPUT,
         None if error.is::<lsoftmax_lab::threads::ThreadsError>() => BAD_INPUT,
         None => FAILED,
@@ -87,9 +88,14 @@ fn usage(error: &clap::Error) -> ExitCode {
         text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
     let sentence = sentence.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
-    let help = match std::env::args_os().nth(1).as_ref().and_then(|name| name.to_str()) {
+    let words: Vec<_> = std::env::args_os().skip(1).take(2).collect();
+    let word = |index: usize| words.get(index).and_then(|word| word.to_str());
+    let help = match word(0) {
         Some("loss") => "lsoftmax loss --help",
-        Some("bench") => "lsoftmax bench head --help",
+        Some("bench") => match word(1) {
+            Some("train") => "lsoftmax bench train --help",
+            _ => "lsoftmax bench head --help",
+        },
         _ => "lsoftmax --help",
     };
     fail(BAD_INPUT, &format!("{sentence}; try `{help}`"))

@@ -24,6 +24,7 @@ mod f32_words;
 pub mod head;
 mod kernel;
 mod path;
+mod peak;
 mod portable;
 mod softmax;
 #[cfg(target_arch = "x86_64")]
@@ -32,3 +33,4 @@ mod tile;
 
 pub use buffer::{Buffer, release_buffers};
 pub use path::{Engine, EngineError, PATH_VARIABLE, Path, Precision};
+pub use peak::peak_gflops;

@@ -3,7 +3,8 @@
 //! | | |
 //! |---|---|
 //! | [`loss`] | the loss, and its gradients, of arrays in files |
-//! | [`mod@bench`] | how fast the head is on this machine |
+//! | [`model`] | a network with its head and optimiser |
+//! | [`mod@bench`] | how fast head and training are on this machine |
 //! | [`demo`] | the paper's closed form, found by the head itself |
 //! | [`threads`] | the threads that all commands share |
 //! | [`arrays`] | numpy's `.npy` files, read with distrust and written whole |
@@ -12,4 +13,5 @@ pub mod arrays;
 pub mod bench;
 pub mod demo;
 pub mod loss;
+pub mod model;
 pub mod threads;

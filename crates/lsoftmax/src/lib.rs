@@ -31,6 +31,8 @@ pub use head::{LSoftmax, LSoftmaxConfig, LSoftmaxOutput};
 pub use hinge::{HingeLoss, HingeLossConfig, HingeNorm};
 pub use lambda::{LambdaError, LambdaSchedule, Stage};
 pub use lsoftmax_kernels::head::ShapeError;
-pub use lsoftmax_kernels::{Engine, EngineError, PATH_VARIABLE, Path, Precision, release_buffers};
+pub use lsoftmax_kernels::{
+    Engine, EngineError, PATH_VARIABLE, Path, Precision, peak_gflops, release_buffers,
+};
 pub use margin::{Margin, MarginError, Psi};
 pub use report::{Angles, NormRange, Norms, Report};

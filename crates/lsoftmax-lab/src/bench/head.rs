@@ -4,22 +4,16 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
-use lsoftmax::{
-    Engine, EngineError, HeadError, LSoftmax, LSoftmaxConfig, LambdaError, LambdaSchedule, Margin,
-    Precision,
-};
+use lsoftmax::{Engine, HeadError, LSoftmax, LSoftmaxConfig, LambdaSchedule, Margin, Precision};
 use serde::Serialize;
 
-use super::Heap;
+use super::{BenchError, Heap, can_be_had, median, on_threads};
 
 /// Untimed steps come first: at most this many, and none is begun after this time.
 const WARM_UP: (usize, Duration) = (3, Duration::from_millis(500));
 
 /// The fewest steps that have a median worth the name.
 const LEAST_STEPS: usize = 3;
-
-/// Bytes that no machine has, far from where sums of sizes overflow.
-const LARGEST: usize = isize::MAX as usize / 4;
 
 const SEED: u64 = 2016;
 
@@ -115,43 +109,6 @@ pub struct HeadTiming {
     pub threads: usize,
 }
 
-/// Why there is nothing to measure.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// A size of zero.
-    #[error("the number of {0} is 0, but must be at least 1")]
-    Zero(&'static str),
-    /// A head larger than the machine.
-    #[error(
-        "{samples} samples and {classes} classes of {features} features do not fit into this machine's memory; give smaller sizes"
-    )]
-    Memory {
-        /// Samples of a batch.
-        samples: usize,
-        /// Features of a sample.
-        features: usize,
-        /// Classes.
-        classes: usize,
-    },
-    /// λ is none.
-    #[error(transparent)]
-    Lambda(#[from] LambdaError),
-    /// The head refused the batch.
-    #[error(transparent)]
-    Head(#[from] HeadError),
-    /// The kernel path asked for is not to be had.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The threads could not be started.
-    #[error("{threads} threads could not be started ({reason}); give fewer")]
-    Threads {
-        /// What was asked for.
-        threads: usize,
-        /// Why not.
-        reason: String,
-    },
-}
-
 impl HeadBench {
     /// Runs the benchmark.
     ///
@@ -160,11 +117,7 @@ impl HeadBench {
     /// not to be had.
     pub fn run(&self, heap: &impl Heap) -> Result<HeadTiming, BenchError> {
         self.check()?;
-        let Some(threads) = self.threads else { return self.measure(heap) };
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let reason = |error: rayon::ThreadPoolBuildError| error.to_string();
-        pool.map_err(|error| BenchError::Threads { threads, reason: reason(error) })?
-            .install(|| self.measure(heap))
+        on_threads(self.threads, || self.measure(heap))
     }
 
     fn check(&self) -> Result<(), BenchError> {
@@ -228,8 +181,7 @@ impl HeadBench {
         }
         // Of all steps together, the first included: what they keep for each other counts.
         let peak_bytes = heap.peak().saturating_sub(gradients);
-        times.sort_by(f64::total_cmp);
-        let (fastest, median) = (times[0], median(&times));
+        let (fastest, median) = (times.iter().copied().fold(f64::MAX, f64::min), median(&times));
         let work = 3.0 * 2.0 * self.samples as f64 * self.features as f64 * self.classes as f64;
         Ok(HeadTiming {
             milliseconds: median * 1e3,
@@ -274,19 +226,5 @@ impl HeadBench {
             Length::Steps(all) => steps < all,
             Length::Time(time) => steps < LEAST_STEPS || begun.elapsed() < time,
         }
-    }
-}
-
-/// Whether the system would give so many bytes; they are given back at once, untouched.
-fn can_be_had(bytes: usize) -> bool {
-    bytes <= LARGEST && Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
-}
-
-fn median(sorted: &[f64]) -> f64 {
-    let middle = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) {
-        (sorted[middle - 1] + sorted[middle]) / 2.0
-    } else {
-        sorted[middle]
     }
 }

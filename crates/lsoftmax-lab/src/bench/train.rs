@@ -1,0 +1,184 @@
+//! Training steps of the paper's networks, as a training run takes them.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use burn::module::Module;
+use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
+use lsoftmax::{Engine, Margin, Precision};
+use lsoftmax_nn::NetworkConfig;
+use serde::Serialize;
+
+use super::{BenchError, Heap, can_be_had, median};
+use crate::model::{Classifier, Sgd, step};
+
+const SEED: u64 = 2016;
+const LEARNING_RATE: f64 = 0.01;
+const LAMBDA: f64 = 5.0;
+/// Steps before the first that is timed: buffers are made and the code is paged in.
+const WARM_UP: usize = 2;
+
+/// What to measure: steps of forward pass, head, backward pass and SGD, and then inference.
+#[derive(Clone, Debug)]
+pub struct TrainBench {
+    /// The name that the result bears.
+    pub name: String,
+    /// The network.
+    pub network: NetworkConfig,
+    /// Classes of the head.
+    pub classes: usize,
+    /// Images of a batch.
+    pub batch: usize,
+    /// The margin m.
+    pub margin: Margin,
+    /// The precision of products.
+    pub precision: Precision,
+    /// Timed steps.
+    pub steps: usize,
+    /// Threads; rayon's own choice unless said otherwise.
+    pub threads: Option<usize>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrainTiming {
+    /// The network's name.
+    pub network: String,
+    /// Images of a training step a second, at the median.
+    pub images_per_second: f64,
+    /// Seconds of every step.
+    pub step_seconds: Vec<f64>,
+    /// Images a second when features are all that is wanted, at the median.
+    pub inference_images_per_second: f64,
+    /// Billions of operations of an image in a step: the three products of every layer, but for the
+    /// first, whose images need no gradient. Padding counts as pixels.
+    pub gflop_per_image: f64,
+    /// Billions of those operations a second, at the median.
+    pub gflops: f64,
+    /// Billions of operations a second of the innermost loop by itself, measured in this run.
+    pub peak_gflops: f64,
+    /// The most heap in use during the steps.
+    pub peak_bytes: usize,
+    /// Parameters of network and head.
+    pub parameters: usize,
+    /// Classes of the head.
+    pub classes: usize,
+    /// Images of a batch.
+    pub batch: usize,
+    /// The margin m.
+    pub margin: Margin,
+    /// The precision of products.
+    pub precision: Precision,
+    /// The kernel path taken.
+    pub path: &'static str,
+    /// Threads.
+    pub threads: usize,
+    /// Timed steps.
+    pub steps: usize,
+}
+
+impl TrainBench {
+    /// Runs the benchmark.
+    ///
+    /// # Errors
+    /// When a size is zero or too large, the network does not fit together, or the threads or the
+    /// kernel path asked for are not to be had.
+    pub fn run(&self, heap: &impl Heap) -> Result<TrainTiming, BenchError> {
+        let sizes = [("images", self.batch), ("steps", self.steps), ("classes", self.classes)];
+        if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return Err(BenchError::Zero(name));
+        }
+        self.check_memory()?;
+        super::on_threads(self.threads, || self.measure(heap))
+    }
+
+    /// Refuses batches that no memory holds: a convolution is kept for every layer.
+    fn check_memory(&self) -> Result<(), BenchError> {
+        let stack = self.network.stack()?;
+        let kept =
+            (0..stack.units().len()).map(|unit| stack.convolved(unit).iter().product::<usize>());
+        let image: usize = kept.sum::<usize>() + stack.input().iter().product::<usize>();
+        let bytes = image.checked_mul(self.batch).and_then(|numbers| numbers.checked_mul(6));
+        match bytes {
+            Some(bytes) if can_be_had(bytes) => Ok(()),
+            _ => Err(BenchError::Batch { network: self.name.clone(), batch: self.batch }),
+        }
+    }
+
+    fn measure(&self, heap: &impl Heap) -> Result<TrainTiming, BenchError> {
+        let engine = Engine::new(self.precision)?;
+        let peak_gflops = lsoftmax::peak_gflops(engine);
+        let device = Device::flex().autodiff();
+        device.seed(SEED);
+        heap.reset();
+        let mut model = self.classifier(&device)?;
+        let mut optimiser = Sgd::default().init();
+        let (images, labels) = self.batch(&device);
+        let mut step_seconds = Vec::with_capacity(self.steps);
+        for index in 0..WARM_UP + self.steps {
+            let (images, labels) = (images.clone(), labels.clone());
+            let begun = Instant::now();
+            let done = step(model, &mut optimiser, images, labels, LAMBDA, LEARNING_RATE)?;
+            model = done.0;
+            black_box(done.1.loss.into_scalar::<f32>());
+            if index >= WARM_UP {
+                step_seconds.push(begun.elapsed().as_secs_f64());
+            }
+        }
+        let peak_bytes = heap.peak();
+        let parameters = model.num_params();
+        let inference_seconds = self.infer(&model.valid(), &images.inner())?;
+
+        let stack = self.network.stack()?;
+        let products = (0..stack.units().len())
+            .map(|unit| stack.multiply_adds(unit) as f64 * if unit == 0 { 2.0 } else { 3.0 });
+        let head = (3 * self.network.features.size * self.classes) as f64;
+        let gflop_per_image = 2.0 * (products.sum::<f64>() + head) / 1e9;
+        let images_per_second = self.batch as f64 / median(&step_seconds);
+        Ok(TrainTiming {
+            network: self.name.clone(),
+            images_per_second,
+            step_seconds,
+            inference_images_per_second: self.batch as f64 / inference_seconds,
+            gflop_per_image,
+            gflops: gflop_per_image * images_per_second,
+            peak_gflops,
+            peak_bytes,
+            parameters,
+            classes: self.classes,
+            batch: self.batch,
+            margin: self.margin,
+            precision: self.precision,
+            path: engine.path().name(),
+            threads: rayon::current_num_threads(),
+            steps: self.steps,
+        })
+    }
+
+    fn classifier(&self, device: &Device) -> Result<Classifier, BenchError> {
+        Ok(Classifier::new(&self.network, self.classes, self.margin, self.precision, device)?)
+    }
+
+    /// Random images, and labels spread over all classes.
+    fn batch(&self, device: &Device) -> (Tensor<4>, Tensor<1, Int>) {
+        let [channels, height, width] = self.network.input;
+        let shape = [self.batch, channels, height, width];
+        let images = Tensor::random(shape, Distribution::Normal(0.0, 1.0), device);
+        let label = |image: usize| (image % self.classes) as i64;
+        let labels: Vec<_> = (0..self.batch).map(label).collect();
+        (images, Tensor::from_data(TensorData::new(labels, [self.batch]), device))
+    }
+
+    /// The median seconds of a batch's features.
+    fn infer(&self, model: &Classifier, images: &Tensor<4>) -> Result<f64, BenchError> {
+        let mut seconds = Vec::with_capacity(self.steps);
+        for index in 0..1 + self.steps {
+            let begun = Instant::now();
+            black_box(model.network.forward(images.clone())?.into_data());
+            if index > 0 {
+                seconds.push(begun.elapsed().as_secs_f64());
+            }
+        }
+        Ok(median(&seconds))
+    }
+}
