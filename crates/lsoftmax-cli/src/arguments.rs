@@ -171,6 +171,9 @@ pub struct TrainBenchArguments {
     /// The precision of products; sums, weights and statistics are f32 in both
     #[arg(long, default_value = "bf16", value_parser = precision())]
     pub precision: Precision,
+    /// Burn's own operations in place of the kernels, f32 only: to compare
+    #[arg(long, conflicts_with = "precision")]
+    pub composed: bool,
     /// Steps to measure
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub steps: usize,

@@ -1,5 +1,6 @@
 //! `lsoftmax bench`.
 
+use lsoftmax::Precision;
 use lsoftmax_lab::bench::{HeadBench, HeadTiming, Heap, Length, TrainBench, TrainTiming};
 use lsoftmax_nn::NetworkConfig;
 use peakmem_alloc::{PeakMemAlloc, PeakMemAllocTrait};
@@ -59,7 +60,8 @@ fn train(arguments: TrainBenchArguments) -> anyhow::Result<String> {
         classes,
         batch: arguments.batch,
         margin: arguments.margin,
-        precision: arguments.precision,
+        precision: if arguments.composed { Precision::F32 } else { arguments.precision },
+        composed: arguments.composed,
         steps: arguments.steps,
         threads: arguments.threads.map(usize::from),
     };

@@ -228,6 +228,9 @@ pub(crate) fn product<K: Kernel>(
 /// Columns of a [`strip`].
 pub(crate) const STRIP_COLS: usize = 32;
 
+/// Words of depth that are summed before they are added to the rest.
+const SHORT_SUM: usize = 256;
+
 /// The operands of a [`strip`], with the steps between their words.
 pub(crate) struct StripArgs<'a, W> {
     /// The first row's words are counted from here; see [`Left`].
@@ -263,6 +266,9 @@ pub(crate) fn strip<K: Kernel>(
         assert!(furthest(|segment| segment.left) + reach < left.words.len());
         assert!(furthest(|segment| segment.right) + depth * STRIP_COLS <= right.len());
     }
+    // Long sums lose digits: in f32 they are made of shorter ones. bf16 has lost more than that.
+    let exact = K::Word::ELEMENTS == 1;
+    let part = if exact { (SHORT_SUM / depth.max(1)).max(1) } else { usize::MAX };
     let grains = rows.div_ceil(K::GRAIN);
     let tiles = grains.div_ceil(K::ROWS / K::GRAIN);
     for tile in 0..tiles {
@@ -270,22 +276,28 @@ pub(crate) fn strip<K: Kernel>(
         let start = tile * grains / tiles * K::GRAIN;
         let end = rows.min((tile + 1) * grains / tiles * K::GRAIN);
         for col in (0..STRIP_COLS).step_by(K::COLS) {
+            let mut args = TileArgs {
+                rows: end - start,
+                depth,
+                segments,
+                left: left.words.as_ptr().wrapping_add(start * left.row_step),
+                row_step: left.row_step,
+                depth_step: left.depth_step,
+                right: right.as_ptr().wrapping_add(col),
+                right_step: STRIP_COLS,
+                out: out[start * STRIP_COLS + col..].as_mut_ptr(),
+                out_step: STRIP_COLS,
+                add,
+            };
+            let mut parts = segments.chunks(part);
+            args.segments = parts.next().unwrap_or(&[]);
             // SAFETY: the session is alive; the assertions cover every word of left and right that
             // the rows, segments and depth reach, and all of `out`.
-            unsafe {
-                kernel.tile(TileArgs {
-                    rows: end - start,
-                    depth,
-                    segments,
-                    left: left.words.as_ptr().wrapping_add(start * left.row_step),
-                    row_step: left.row_step,
-                    depth_step: left.depth_step,
-                    right: right.as_ptr().wrapping_add(col),
-                    right_step: STRIP_COLS,
-                    out: out.as_mut_ptr().add(start * STRIP_COLS + col),
-                    out_step: STRIP_COLS,
-                    add,
-                });
+            unsafe { kernel.tile(args) };
+            for part in parts {
+                (args.segments, args.add) = (part, true);
+                // SAFETY: as above.
+                unsafe { kernel.tile(args) };
             }
         }
     }

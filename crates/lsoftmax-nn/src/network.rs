@@ -73,6 +73,15 @@ impl Network {
         self
     }
 
+    /// Sets whether the network is composed of Burn's own operations even where there are kernels for
+    /// it: to compare the two.
+    pub fn with_composed(mut self, composed: bool) -> Self {
+        for unit in &mut self.units {
+            unit.composed = composed;
+        }
+        self
+    }
+
     /// The sizes of every layer, in the words of the CPU kernels.
     pub fn stack(&self) -> &Stack {
         &self.stack

@@ -49,6 +49,9 @@ pub struct ConvUnitConfig {
     /// The precision of products on the CPU.
     #[config(default = "Precision::F32")]
     pub precision: Precision,
+    /// Whether to compose the unit of Burn's own operations even where there are kernels for it.
+    #[config(default = false)]
+    pub composed: bool,
 }
 
 /// The slopes that PReLU starts with, as in He et al.
@@ -108,6 +111,7 @@ impl ConvUnitConfig {
             pool: self.pool,
             momentum,
             precision: self.precision,
+            composed: self.composed,
         }
     }
 }
@@ -154,6 +158,9 @@ pub struct ConvUnit {
     /// The precision of products on the CPU.
     #[module(skip)]
     pub precision: Precision,
+    /// Whether to compose the unit of Burn's own operations even where there are kernels for it.
+    #[module(skip)]
+    pub composed: bool,
 }
 
 impl ConvUnit {
@@ -223,11 +230,10 @@ impl ConvUnit {
 /// A frozen unit on a device with autodiff is composed, too: the kernels train, or infer.
 pub(crate) fn run(units: &[ConvUnit], images: Tensor<4>) -> Result<Tensor<4>, NetworkError> {
     let mut images = images;
-    for units in units.chunk_by(|a, b| a.precision == b.precision) {
-        images = match fused::run(units, &images)? {
-            Some(output) => output,
-            None => composed::run(units, images),
-        };
+    let alike = |a: &ConvUnit, b: &ConvUnit| (a.precision, a.composed) == (b.precision, b.composed);
+    for units in units.chunk_by(alike) {
+        let output = if units[0].composed { None } else { fused::run(units, &images)? };
+        images = output.unwrap_or_else(|| composed::run(units, images));
     }
     Ok(images)
 }

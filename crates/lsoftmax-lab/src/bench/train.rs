@@ -33,6 +33,8 @@ pub struct TrainBench {
     pub margin: Margin,
     /// The precision of products.
     pub precision: Precision,
+    /// Whether Burn's own operations take the place of the kernels (but in the head).
+    pub composed: bool,
     /// Timed steps.
     pub steps: usize,
     /// Threads; rayon's own choice unless said otherwise.
@@ -69,7 +71,7 @@ pub struct TrainTiming {
     pub margin: Margin,
     /// The precision of products.
     pub precision: Precision,
-    /// The kernel path taken.
+    /// The kernel path taken; "burn" for Burn's own operations.
     pub path: &'static str,
     /// Threads.
     pub threads: usize,
@@ -149,14 +151,17 @@ impl TrainBench {
             batch: self.batch,
             margin: self.margin,
             precision: self.precision,
-            path: engine.path().name(),
+            path: if self.composed { "burn" } else { engine.path().name() },
             threads: rayon::current_num_threads(),
             steps: self.steps,
         })
     }
 
     fn classifier(&self, device: &Device) -> Result<Classifier, BenchError> {
-        Ok(Classifier::new(&self.network, self.classes, self.margin, self.precision, device)?)
+        let Self { network, classes, margin, precision, composed, .. } = self;
+        let mut model = Classifier::new(network, *classes, *margin, *precision, device)?;
+        model.network = model.network.with_composed(*composed);
+        Ok(model)
     }
 
     /// Random images, and labels spread over all classes.

@@ -1,0 +1,161 @@
+//! The first ten training steps of every network of the paper against PyTorch
+//! (reference/networks.py wrote the fixture).
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
+use lsoftmax::{LSoftmaxOutput, Margin, Precision};
+use lsoftmax_lab::model::{Classifier, Sgd, step};
+use lsoftmax_nn::NetworkConfig;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Fixture {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    batch: usize,
+    classes: usize,
+    margin: f64,
+    lambda: f64,
+    learning_rate: f64,
+    momentum: f64,
+    weight_decay: f64,
+    parameters: u64,
+    multiply_adds: u64,
+    losses_f64: Vec<f64>,
+    gradient_norms_f64: Vec<f64>,
+    eval_features_f64: Vec<Vec<f64>>,
+}
+
+fn splitmix64(seed: u64, index: u64) -> u64 {
+    let mut z = seed.wrapping_add((index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+fn tensor<const D: usize>(seed: u64, shape: [usize; D], scale: f64, device: &Device) -> Tensor<D> {
+    let value = |i| ((splitmix64(seed, i) >> 40) as f64 / (1u64 << 23) as f64 - 1.0) * scale;
+    let count = shape.iter().product::<usize>() as u64;
+    let values: Vec<f32> = (0..count).map(|i| value(i) as f32).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+fn model(case: &Case, config: &NetworkConfig, device: &Device) -> Classifier {
+    let margin = Margin::new(case.margin).unwrap();
+    let mut model = Classifier::new(config, case.classes, margin, Precision::F32, device).unwrap();
+    for (index, unit) in model.network.units.iter_mut().enumerate() {
+        let shape @ [_, channels, height, width] = unit.weight.dims();
+        let scale = (6.0 / (channels * height * width) as f64).sqrt();
+        let weight = tensor(1000 + index as u64, shape, scale, device);
+        unit.weight = Param::from_tensor(weight);
+    }
+    let scale = (3.0 / config.features.size as f64).sqrt();
+    let weight = tensor(2000, [case.classes, config.features.size], scale, device);
+    model.head.weight = Param::from_tensor(weight);
+    model
+}
+
+fn images(case: &Case, config: &NetworkConfig, step: u64, device: &Device) -> Tensor<4> {
+    let [channels, height, width] = config.input;
+    tensor(3000 + step, [case.batch, channels, height, width], 1.0, device)
+}
+
+fn labels(case: &Case, step: u64, device: &Device) -> Tensor<1, Int> {
+    let label = |i| ((splitmix64(4000 + step, i) >> 40) % case.classes as u64) as i64;
+    let labels: Vec<i64> = (0..case.batch as u64).map(label).collect();
+    Tensor::from_data(TensorData::new(labels, [case.batch]), device)
+}
+
+/// The norm of every parameter's gradient: layer by layer weight, bias, γ, β and slopes, then the head.
+fn gradient_norms(model: &Classifier, output: &LSoftmaxOutput) -> Vec<f64> {
+    fn norm<const D: usize>(parameter: &Param<Tensor<D>>, gradients: &Gradients) -> f64 {
+        let gradient = parameter.val().grad(gradients).unwrap().into_data();
+        gradient.iter::<f64>().map(|value| value * value).sum::<f64>().sqrt()
+    }
+    let gradients = output.loss.backward();
+    let mut norms = Vec::new();
+    for unit in &model.network.units {
+        norms.push(norm(&unit.weight, &gradients));
+        let vectors = [&unit.bias, &unit.gamma, &unit.beta, &unit.slope];
+        norms.extend(vectors.into_iter().flatten().map(|vector| norm(vector, &gradients)));
+    }
+    norms.push(norm(&model.head.weight, &gradients));
+    norms
+}
+
+fn check(name: &str) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reference/fixtures/networks.json");
+    let fixture: Fixture = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let case = fixture.cases.into_iter().find(|case| case.name == name).unwrap();
+    let config = NetworkConfig::named(name).unwrap();
+    let summary = config.summary().unwrap();
+    assert_eq!(summary.parameters as u64, case.parameters);
+    assert_eq!(summary.multiply_adds as u64, case.multiply_adds);
+
+    let device = Device::flex().autodiff();
+    let model = model(&case, &config, &device);
+    let first = (images(&case, &config, 0, &device), labels(&case, 0, &device));
+    let output = model.clone().loss(first.0, first.1, case.lambda).unwrap();
+    let norms = gradient_norms(&model, &output);
+    assert_eq!(norms.len(), case.gradient_norms_f64.len());
+    for (index, (found, expected)) in norms.iter().zip(&case.gradient_norms_f64).enumerate() {
+        let apart = (found - expected).abs() / expected;
+        // Where two numbers under a maximum are nearly equal, rounding chooses: PyTorch's own f32 and
+        // f64 are 2e-3 apart.
+        assert!(apart < 5e-3, "{name}, gradient {index}: {found} is not {expected} ({apart:e})");
+    }
+    // That pass has moved the running statistics: begin again.
+    let mut model = self::model(&case, &config, &device);
+    let sgd = Sgd { momentum: case.momentum, weight_decay: case.weight_decay };
+    let mut optimiser = sgd.init();
+    for (index, expected) in case.losses_f64.iter().enumerate() {
+        let (index, rate) = (index as u64, case.learning_rate);
+        let (images, labels) =
+            (images(&case, &config, index, &device), labels(&case, index, &device));
+        let done = step(model, &mut optimiser, images, labels, case.lambda, rate).unwrap();
+        model = done.0;
+        let loss = done.1.loss.into_scalar::<f32>();
+        let apart = (f64::from(loss) - expected).abs() / expected.abs();
+        assert!(apart < 1e-4, "{name}, step {index}: {loss} is not {expected} ({apart:e})");
+    }
+    let plain = Device::flex();
+    let features = model.valid().network.forward(images(&case, &config, 10, &plain)).unwrap();
+    let features: Vec<f32> = features.into_data().to_vec().unwrap();
+    let rows = features.chunks_exact(config.features.size).zip(&case.eval_features_f64);
+    for (found, expected) in rows {
+        let largest = expected.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+        for (found, expected) in found.iter().zip(expected) {
+            let apart = (f64::from(*found) - expected).abs() / largest;
+            assert!(apart < 1e-3, "{name}: feature {found} is not {expected} ({apart:e})");
+        }
+    }
+}
+
+#[test]
+fn mnist_2d_trains_as_in_pytorch() {
+    check("mnist-2d");
+}
+
+#[test]
+fn mnist_trains_as_in_pytorch() {
+    check("mnist");
+}
+
+#[test]
+fn cifar10_trains_as_in_pytorch() {
+    check("cifar10");
+}
+
+#[test]
+fn cifar100_trains_as_in_pytorch() {
+    check("cifar100");
+}
+
+#[test]
+fn lfw_trains_as_in_pytorch() {
+    check("lfw");
+}

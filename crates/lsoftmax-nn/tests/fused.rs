@@ -1,0 +1,177 @@
+//! The kernels against the same network composed of Burn's own operations.
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Distribution, Gradients, Tensor};
+use lsoftmax_nn::{
+    Activation, ConvUnit, ConvUnitConfig, FeaturesConfig, Network, NetworkConfig, Precision,
+    StageConfig,
+};
+
+/// Odd sizes, stride 2, both poolings, channels around a group of 32.
+fn config(activation: Activation) -> NetworkConfig {
+    NetworkConfig {
+        input: [3, 19, 15],
+        stages: vec![
+            StageConfig { stride: 2, pool: false, ..StageConfig::new(7, 1) },
+            StageConfig { kernel: 5, ..StageConfig::new(33, 2) },
+            StageConfig::new(40, 2),
+        ],
+        features: FeaturesConfig { activation, ..FeaturesConfig::new(10) },
+    }
+}
+
+fn network(config: &NetworkConfig, device: &Device) -> Network {
+    device.seed(7);
+    config.init(device).unwrap()
+}
+
+fn batch(device: &Device, shape: [usize; 4]) -> Tensor<4> {
+    device.seed(8);
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
+}
+
+fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().to_vec().unwrap()
+}
+
+fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let largest = expected.iter().fold(1e-3f32, |most, value| most.max(value.abs()));
+    for (found, expected) in found.iter().zip(expected) {
+        let apart = (found - expected).abs() / largest;
+        assert!(apart <= tolerance, "{what}: {found} is not {expected} ({apart:e} of {largest})");
+    }
+}
+
+/// Everything that has a gradient in a unit, by name.
+fn parameters(unit: &ConvUnit, gradients: &Gradients) -> Vec<(&'static str, Vec<f32>)> {
+    let vector = |parameter: &Option<Param<Tensor<1>>>| {
+        parameter.as_ref().map(|p| numbers(p.val().grad(gradients).unwrap()))
+    };
+    let weight = numbers(unit.weight.val().grad(gradients).unwrap());
+    let vectors = [
+        ("bias", vector(&unit.bias)),
+        ("gamma", vector(&unit.gamma)),
+        ("beta", vector(&unit.beta)),
+        ("slope", vector(&unit.slope)),
+    ];
+    let vectors = vectors.into_iter().filter_map(|(name, values)| Some((name, values?)));
+    std::iter::once(("weight", weight)).chain(vectors).collect()
+}
+
+#[test]
+fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradient() {
+    for activation in [Activation::None, Activation::Prelu] {
+        let config = config(activation);
+        let run = |composed: bool| {
+            let device = Device::flex().autodiff();
+            let network = network(&config, &device).with_composed(composed);
+            let images = batch(&device, [17, 3, 19, 15]).require_grad();
+            let upstream = batch(&device, [1, 1, 17, 10]).reshape([17, 10]);
+            let features = network.forward(images.clone()).unwrap();
+            let gradients = (features.clone() * upstream).sum().backward();
+            let valid = network.valid();
+            let evaluated = valid.forward(batch(&Device::flex(), [5, 3, 19, 15])).unwrap();
+            (network, images.grad(&gradients).unwrap(), features, evaluated, gradients)
+        };
+        let (fused, fused_images, fused_features, fused_evaluated, fused_gradients) = run(false);
+        let (plain, plain_images, plain_features, plain_evaluated, plain_gradients) = run(true);
+        assert_close("features", &numbers(fused_features), &numbers(plain_features), 1e-4);
+        assert_close("evaluated", &numbers(fused_evaluated), &numbers(plain_evaluated), 1e-4);
+        assert_close("images", &numbers(fused_images), &numbers(plain_images), 1e-3);
+        for (index, (fused, plain)) in fused.units.iter().zip(&plain.units).enumerate() {
+            let found = parameters(fused, &fused_gradients);
+            for ((name, found), (_, expected)) in
+                found.into_iter().zip(parameters(plain, &plain_gradients))
+            {
+                assert_close(&format!("{name} of unit {index}"), &found, &expected, 1e-3);
+            }
+            let pairs = [
+                (&fused.running_mean, &plain.running_mean),
+                (&fused.running_var, &plain.running_var),
+            ];
+            for (found, expected) in pairs {
+                let (Some(found), Some(expected)) = (found, expected) else { continue };
+                let (found, expected) = (numbers(found.value()), numbers(expected.value()));
+                assert_close("running statistics", &found, &expected, 1e-4);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_single_unit_agrees_whatever_it_consists_of() {
+    for choice in 0..16 {
+        let has = |bit: usize| choice >> bit & 1 == 1;
+        let config = ConvUnitConfig::new(5, 9)
+            .with_bias(has(0))
+            .with_norm(has(1))
+            .with_prelu(has(2))
+            .with_pool(has(3));
+        let run = |composed: bool| {
+            let device = Device::flex().autodiff();
+            device.seed(3);
+            let unit = config.clone().with_composed(composed).init(&device);
+            let output = unit.forward(batch(&device, [6, 5, 7, 9])).unwrap();
+            let gradients = output.clone().powi_scalar(2).sum().backward();
+            (numbers(output), parameters(&unit, &gradients))
+        };
+        let ((found, found_gradients), (expected, expected_gradients)) = (run(false), run(true));
+        assert_close("output", &found, &expected, 1e-5);
+        for ((name, found), (_, expected)) in found_gradients.iter().zip(&expected_gradients) {
+            // Batch norm takes a bias away: its gradient is rounding in one, zero in the other.
+            let tolerance = if *name == "bias" && has(1) { 1.0 } else { 1e-4 };
+            assert_close(name, found, expected, tolerance);
+        }
+    }
+}
+
+#[test]
+fn bf16_stays_near_f32() {
+    let config = config(Activation::Prelu);
+    let run = |precision| {
+        let device = Device::flex().autodiff();
+        let network = network(&config, &device).with_precision(precision);
+        numbers(network.forward(batch(&device, [32, 3, 19, 15])).unwrap())
+    };
+    let (found, expected) = (run(Precision::Bf16), run(Precision::F32));
+    assert_ne!(found, expected);
+    assert_close("features", &found, &expected, 0.05);
+}
+
+#[test]
+fn gradients_of_a_frozen_start_are_not_asked_for_and_the_rest_are_the_same() {
+    let config = config(Activation::Prelu);
+    let run = |frozen: bool| {
+        let device = Device::flex().autodiff();
+        let mut network = network(&config, &device);
+        if frozen {
+            // The weights only: a frozen unit as a whole would take its running statistics.
+            network.units[0].weight = network.units[0].weight.clone().no_grad();
+        }
+        let features = network.forward(batch(&device, [4, 3, 19, 15])).unwrap();
+        let gradients = features.powi_scalar(2).sum().backward();
+        let first = network.units[0].weight.val().grad(&gradients).map(numbers);
+        (first, numbers(network.units[1].weight.val().grad(&gradients).unwrap()))
+    };
+    let ((none, found), (some, expected)) = (run(true), run(false));
+    assert!(none.is_none() && some.is_some());
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_network_is_the_same_bits_whatever_the_number_of_threads() {
+    let config = config(Activation::Prelu);
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let device = Device::flex().autodiff();
+            let network = network(&config, &device);
+            let features = network.forward(batch(&device, [40, 3, 19, 15])).unwrap();
+            let gradients = features.clone().powi_scalar(2).sum().backward();
+            let weight = network.units[1].weight.val().grad(&gradients).unwrap();
+            (numbers(features), numbers(weight))
+        })
+    };
+    assert_eq!(run(1), run(3));
+}
