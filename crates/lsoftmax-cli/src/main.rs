@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod data;
 mod loss;
 
 use std::alloc::System;
@@ -48,6 +49,7 @@ fn run(arguments: Arguments) -> anyhow::Result<String> {
             loss::run(arguments)
         }
         Some(Command::Bench { bench: Bench::Head(arguments) }) => bench::run(arguments),
+        Some(Command::Data { data }) => data::run(data),
     }
 }
 
@@ -59,10 +61,14 @@ fn print(text: &str) -> std::io::Result<()> {
 
 /// 2 when other input would help, else 1.
 fn exit_code(error: &anyhow::Error) -> u8 {
+    if let Some(error) = error.downcast_ref::<lsoftmax_lab::data::fetch::FetchError>() {
+        return if error.is_bad_input() { BAD_INPUT } else { FAILED };
+    }
     match error.downcast_ref::<lsoftmax_lab::loss::LossError>() {
         Some(error) if !error.is_bad_input() => FAILED,
         Some(_) => BAD_INPUT,
         None if error.is::<lsoftmax_lab::bench::BenchError>() => BAD_INPUT,
+        None if error.is::<lsoftmax_lab::data::DataError>() => BAD_INPUT,
         None if error.is::<lsoftmax_lab::demo::DemoError>() => BAD_INPUT,
         None if error.is::<lsoftmax_lab::threads::ThreadsError>() => BAD_INPUT,
         None => FAILED,
@@ -90,6 +96,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let help = match std::env::args_os().nth(1).as_ref().and_then(|name| name.to_str()) {
         Some("loss") => "lsoftmax loss --help",
         Some("bench") => "lsoftmax bench head --help",
+        Some("data") => "lsoftmax data --help",
         _ => "lsoftmax --help",
     };
     fail(BAD_INPUT, &format!("{sentence}; try `{help}`"))

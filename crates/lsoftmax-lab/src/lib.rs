@@ -2,6 +2,7 @@
 //!
 //! | | |
 //! |---|---|
+//! | [`data`] | labelled images: found, fetched, checked, read, and made into batches |
 //! | [`loss`] | the loss, and its gradients, of arrays in files |
 //! | [`mod@bench`] | how fast the head is on this machine |
 //! | [`demo`] | the paper's closed form, found by the head itself |
@@ -10,6 +11,7 @@
 
 pub mod arrays;
 pub mod bench;
+pub mod data;
 pub mod demo;
 pub mod loss;
 pub mod threads;
