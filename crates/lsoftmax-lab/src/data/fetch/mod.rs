@@ -174,7 +174,9 @@ impl<'a> Work<'a> {
             Download { agent, url: &url, part: &part, limit: 2 * archive.bytes + (1 << 16) };
         let official = *origin == Origin::Official;
         loop {
-            let whole = unpack::sum(&part).is_ok_and(|sum| sum == archive.sha256);
+            let length = std::fs::metadata(&part).map_or(0, |metadata| metadata.len());
+            let whole = length == archive.bytes
+                && unpack::sum(&part).is_ok_and(|sum| sum == archive.sha256);
             let resumed = !whole
                 && download
                     .run(&mut |received, total| {
