@@ -314,6 +314,29 @@ fn images_are_cut_in_the_middle_and_resized_to_fit() {
 }
 
 #[test]
+fn an_image_that_says_how_it_is_held_is_turned_upright() {
+    let sets = Sets::new();
+    std::fs::create_dir(sets.path("a")).expect("a directory");
+    let half = RgbImage::from_fn(16, 16, |x, _| Rgb([if x < 8 { 0 } else { 255 }; 3]));
+    half.save(sets.path("a/plain.jpg")).expect("saved");
+    let plain = std::fs::read(sets.path("a/plain.jpg")).expect("the image");
+    // A segment of EXIF data with one entry: orientation (0x0112), short, one value, 6: what is left
+    // in the file belongs at the top.
+    let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0];
+    let tiff = [b"II*\0\x08\0\0\0\x01\0".as_slice(), &entry, &[0; 4]].concat();
+    let length = (2 + 6 + tiff.len() as u16).to_be_bytes();
+    let segment = [b"\xff\xe1".as_slice(), &length, b"Exif\0\0", &tiff].concat();
+    sets.write("a/turned.jpg", &[&plain[..2], &segment, &plain[2..]].concat());
+    let shape = Shape { channels: 1, height: 16, width: 16 };
+    let set = read_folder(sets.0.path(), shape).expect("a set");
+    let (plain, turned) = (set.train.image(0), set.train.image(1));
+    for (y, x) in [(2, 2), (2, 13), (13, 2), (13, 13)] {
+        assert_eq!(turned[y * 16 + x] > 127, plain[x * 16 + y] > 127, "row {y}, column {x}");
+        assert_eq!(plain[y * 16 + x] > 127, x > 8);
+    }
+}
+
+#[test]
 fn folders_that_are_wrong_are_refused_with_the_file() {
     let with = |path: &str, bytes: &[u8]| {
         let sets = photos();

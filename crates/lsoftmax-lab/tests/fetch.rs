@@ -42,8 +42,11 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("in memory")
 }
 
+/// What an archive holds: its name, what it is, its bytes.
+type Entry<'a> = (&'a str, tar::EntryType, &'a [u8]);
+
 /// A tar archive, gzipped; the names are written as they are, safe or not.
-fn tar_gz(entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
+fn tar_gz(entries: &[Entry]) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for (name, kind, bytes) in entries {
         let mut header = tar::Header::new_gnu();
@@ -370,7 +373,7 @@ fn archives_that_reach_out_or_lack_something_are_refused() {
     let hard = tar::EntryType::Link;
     let mut other = test.clone();
     other[5_000] ^= 1;
-    let cases: [(&[(&str, tar::EntryType, &[u8])], &str); 7] = [
+    let cases: [(&[Entry], &str); 7] = [
         (&[("../outside", REGULAR, b"x")], "leads out"),
         (&[("/tmp/outside", REGULAR, b"x")], "leads out"),
         (&[("small/../../outside", REGULAR, b"x")], "leads out"),

@@ -53,7 +53,8 @@ impl Download<'_> {
     /// Downloads the file. Returns whether a part that was there before is in it.
     pub fn run(&self, progress: &mut dyn FnMut(u64, Option<u64>)) -> Result<bool, FetchError> {
         let write = FetchError::write(self.part);
-        let options = File::options().read(true).append(true).create(true).clone();
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
         let mut file = options.open(self.part).map_err(&write)?;
         let mut received = file.seek(SeekFrom::End(0)).map_err(&write)?;
         let mut resumed = received > 0;
@@ -81,7 +82,7 @@ impl Download<'_> {
             // The server does not do ranges, or its file has changed: all of it, from the start.
             *received = 0;
             *resumed = false;
-            file.set_len(0).map_err(&write)?;
+            file.set_len(0).and_then(|()| file.rewind()).map_err(&write)?;
             if response.status() != StatusCode::OK {
                 response = self.request(0)?;
             }
