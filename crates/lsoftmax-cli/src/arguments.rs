@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lsoftmax::{LambdaSchedule, Margin, Precision};
+use lsoftmax_lab::data::Set;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -18,7 +19,8 @@ Examples:
   lsoftmax                                              a table of margins, in a blink
   lsoftmax loss --features x.npy --weights w.npy --labels y.npy
   lsoftmax bench head --classes 100000
-  lsoftmax bench train --network cifar10";
+  lsoftmax bench train --network cifar10
+  lsoftmax data fetch cifar10";
 
 const LOSS_EXAMPLES: &str = "\
 Examples:
@@ -50,7 +52,19 @@ const KERNELS: &str = "\
 LSOFTMAX_KERNEL=portable|avx2|avx512|avx512-bf16|amx caps the instructions used, and
 RAYON_NUM_THREADS the threads.";
 
-/// Large-margin softmax (L-Softmax): losses, gradients and benchmarks at a prompt.
+const DATA_EXAMPLES: &str = "\
+Examples:
+  lsoftmax data list                                    every set, its place and whether it is there
+  lsoftmax data fetch cifar10                           from its official address
+  lsoftmax data fetch cifar10 --from https://mirror.example/cifar
+  lsoftmax data fetch fashion-mnist --from ~/Downloads --data-dir /data
+  lsoftmax data check cifar10 --json
+
+Sets are looked for in --data-dir, else in the directory that LSOFTMAX_DATA names, else in
+lsoftmax in the platform's cache (~/.cache/lsoftmax). Each has a directory there, laid out as
+its official archive. An interrupted fetch goes on where it stopped.";
+
+/// Large-margin softmax (L-Softmax): losses, gradients, benchmarks and data at a prompt.
 ///
 /// Without a command it shows what a margin does.
 #[derive(Debug, Parser)]
@@ -71,6 +85,54 @@ pub enum Command {
         #[command(subcommand)]
         bench: Bench,
     },
+    /// Labelled images: what there is, how to get it, and whether it is whole
+    #[command(subcommand_required = true, arg_required_else_help = false)]
+    #[command(after_help = format!("{DATA_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Data {
+        #[command(subcommand)]
+        data: Data,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Data {
+    /// Every set, with its place, whether it is there, its size and source
+    List {
+        #[command(flatten)]
+        place: PlaceArguments,
+    },
+    /// Get a set, check it, and put it in its place; nothing happens if it is there and whole
+    Fetch {
+        /// The set
+        #[arg(value_name = "NAME", value_parser = set())]
+        set: &'static Set,
+        /// Take the archives from this address or local directory
+        #[arg(long, value_name = "URL_OR_DIR")]
+        from: Option<String>,
+        /// Give up when no byte comes for so long
+        #[arg(long, value_name = "TIME", default_value = "30", value_parser = seconds, allow_negative_numbers = true)]
+        stall: Duration,
+        #[command(flatten)]
+        place: PlaceArguments,
+    },
+    /// Check each file of a set against its SHA-256, read the set, and count
+    Check {
+        /// The set
+        #[arg(value_name = "NAME", value_parser = set())]
+        set: &'static Set,
+        #[command(flatten)]
+        place: PlaceArguments,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct PlaceArguments {
+    /// The directory of all sets [default: $LSOFTMAX_DATA, else ~/.cache/lsoftmax]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Print JSON, on one line
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -209,6 +271,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
         Ok(duration) if !duration.is_zero() && duration <= DAY => Ok(duration),
         _ => Err("must be a number above 0 and at most 86400, a day".into()),
     }
+}
+
+fn set() -> impl TypedValueParser<Value = &'static Set> {
+    PossibleValuesParser::new(Set::ALL.map(|set| set.name))
+        .map(|name| Set::named(&name).expect("the name is one of them"))
 }
 
 fn precision() -> impl TypedValueParser<Value = Precision> {

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod data;
 mod loss;
 
 use std::alloc::System;
@@ -48,6 +49,7 @@ fn run(arguments: Arguments) -> anyhow::Result<String> {
             loss::run(arguments)
         }
         Some(Command::Bench { bench }) => bench::run(bench),
+        Some(Command::Data { data }) => data::run(data),
     }
 }
 
@@ -59,11 +61,15 @@ fn print(text: &str) -> std::io::Result<()> {
 
 /// 2 when other input would help, else 1.
 fn exit_code(error: &anyhow::Error) -> u8 {
+    if let Some(error) = error.downcast_ref::<lsoftmax_lab::data::fetch::FetchError>() {
+        return if error.is_bad_input() { BAD_INPUT } else { FAILED };
+    }
     match error.downcast_ref::<lsoftmax_lab::loss::LossError>() {
         Some(error) if !error.is_bad_input() => FAILED,
         Some(_) => BAD_INPUT,
         None if error.is::<lsoftmax_lab::bench::BenchError>() => BAD_INPUT,
         None if error.is::<lsoftmax_nn::NetworkError>() => BAD_INPUT,
+        None if error.is::<lsoftmax_lab::data::DataError>() => BAD_INPUT,
         None if error.is::<lsoftmax_lab::demo::DemoError>() => BAD_INPUT,
         None if error.is::<lsoftmax_lab::threads::ThreadsError>() => BAD_INPUT,
         None => FAILED,
@@ -96,6 +102,7 @@ fn usage(error: &clap::Error) -> ExitCode {
             Some("train") => "lsoftmax bench train --help",
             _ => "lsoftmax bench head --help",
         },
+        Some("data") => "lsoftmax data --help",
         _ => "lsoftmax --help",
     };
     fail(BAD_INPUT, &format!("{sentence}; try `{help}`"))

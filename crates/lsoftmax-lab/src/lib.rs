@@ -2,6 +2,7 @@
 //!
 //! | | |
 //! |---|---|
+//! | [`data`] | labelled images: found, fetched, checked, read, and made into batches |
 //! | [`loss`] | the loss, and its gradients, of arrays in files |
 //! | [`model`] | a network with its head and optimiser |
 //! | [`mod@bench`] | how fast head and training are on this machine |
@@ -11,6 +12,7 @@
 
 pub mod arrays;
 pub mod bench;
+pub mod data;
 pub mod demo;
 pub mod loss;
 pub mod model;
