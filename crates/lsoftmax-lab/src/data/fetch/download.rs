@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ureq::http::{Response, StatusCode, header};
+use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Error};
 
 use super::error::{Damage, FetchError};
@@ -29,7 +30,10 @@ impl Default for Timeouts {
 }
 
 pub(super) fn agent(timeouts: Timeouts) -> Agent {
+    // Whom the system trusts, as behind a company's proxy.
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     Agent::config_builder()
+        .tls_config(tls)
         .http_status_as_error(false)
         .user_agent(concat!("lsoftmax/", env!("CARGO_PKG_VERSION")))
         .timeout_resolve(Some(timeouts.connect))

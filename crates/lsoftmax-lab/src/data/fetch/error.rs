@@ -38,9 +38,7 @@ pub enum FetchError {
         status: u16,
     },
     /// The connection fails, and not for the first time.
-    #[error(
-        "{url}: {reason}, after {received} bytes; run the same command again to go on from there, or name a mirror or a directory with --from"
-    )]
+    #[error("{url}: {reason}{}, or name a mirror or a directory with --from", go_on(*received))]
     Network {
         /// The address.
         url: String,
@@ -89,6 +87,14 @@ impl FetchError {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full(path.clone()),
             _ => Self::Write { path: path.clone(), source },
         }
+    }
+}
+
+/// What to do after a connection failed.
+fn go_on(received: u64) -> String {
+    match received {
+        0 => "; try again later".into(),
+        _ => format!(" after {received} bytes; run the same command again to go on from there"),
     }
 }
 
