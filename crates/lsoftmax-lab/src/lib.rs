@@ -5,6 +5,7 @@
 //! | [`data`] | labelled images: found, fetched, checked, read, and made into batches |
 //! | [`loss`] | the loss, and its gradients, of arrays in files |
 //! | [`model`] | a network with its head and optimiser |
+//! | [`recipe`] | what a training run is made of |
 //! | [`mod@bench`] | how fast head and training are on this machine |
 //! | [`demo`] | the paper's closed form, found by the head itself |
 //! | [`threads`] | the threads that all commands share |
@@ -16,4 +17,5 @@ pub mod data;
 pub mod demo;
 pub mod loss;
 pub mod model;
+pub mod recipe;
 pub mod threads;

@@ -1,0 +1,123 @@
+//! What a training run is made of: data, network, loss, schedules.
+
+use lsoftmax::{LambdaSchedule, Margin, Precision};
+use lsoftmax_nn::NetworkConfig;
+use serde::{Deserialize, Serialize};
+
+use crate::data::Augment;
+use crate::model::Sgd;
+
+/// A training run, as `recipes/*.toml` describe it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// What it is called.
+    pub name: String,
+    /// Where it comes from: a row of a table of the paper, a figure.
+    pub source: String,
+    /// The result to come out, if there is one to be expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Expected>,
+    /// The data: `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, or the path of a folder of images.
+    pub data: String,
+    /// How samples differ from epoch to epoch.
+    #[serde(default = "no_augmentation")]
+    pub augment: Augment,
+    /// Training images held out to choose by.
+    pub validation: usize,
+    /// The network: a name, or a description.
+    pub network: NetworkChoice,
+    /// The loss.
+    #[serde(default)]
+    pub loss: Loss,
+    /// The margin m.
+    pub margin: Margin,
+    /// λ by step.
+    pub lambda: LambdaSchedule,
+    /// Images of a batch.
+    pub batch: usize,
+    /// Steps.
+    pub steps: u64,
+    /// The learning rate by step.
+    pub learning_rate: LearningRate,
+    /// Momentum and weight decay.
+    #[serde(default)]
+    pub sgd: Sgd,
+    /// What weights, order and augmentation are drawn from.
+    pub seed: u64,
+    /// The precision of products.
+    #[serde(default = "bf16")]
+    pub precision: Precision,
+    /// Steps from one evaluation on the held-out images to the next.
+    pub evaluate_every: u64,
+    /// Steps from one line of the log to the next.
+    pub log_every: u64,
+    /// Steps from one checkpoint to the next.
+    pub checkpoint_every: u64,
+}
+
+/// A network by its name, or described.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum NetworkChoice {
+    /// `mnist-2d`, `mnist`, `cifar10`, `cifar100` or `lfw`.
+    Named(String),
+    /// Stage by stage.
+    Described(NetworkConfig),
+}
+
+/// The loss that is trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// Large-margin softmax; with a margin of 1, softmax.
+    #[default]
+    LSoftmax,
+    /// The squared hinge loss of the paper's tables.
+    Hinge,
+}
+
+/// The result to come out.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expected {
+    /// The paper's test error in percent.
+    pub test_error: f64,
+    /// How far from it a run may end.
+    pub tolerance: f64,
+}
+
+/// The learning rate by step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "schedule", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum LearningRate {
+    /// Multiplied by `factor` at each of some steps.
+    Steps {
+        /// The first.
+        rate: f64,
+        /// What it is multiplied by.
+        factor: f64,
+        /// When.
+        at: Vec<u64>,
+    },
+    /// Multiplied by `factor` when the loss of the held-out images has not fallen for `patience`
+    /// evaluations; the run ends after `drops` of them and a last wait.
+    Plateau {
+        /// The first.
+        rate: f64,
+        /// What it is multiplied by.
+        factor: f64,
+        /// Evaluations to wait.
+        patience: u64,
+        /// How often it falls.
+        drops: u64,
+    },
+}
+
+fn no_augmentation() -> Augment {
+    Augment::NONE
+}
+
+fn bf16() -> Precision {
+    Precision::Bf16
+}
