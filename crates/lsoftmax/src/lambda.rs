@@ -134,6 +134,56 @@ impl LambdaSchedule {
             }
         }
     }
+
+    /// The schedule of a run that is `factor` times as long: its λ at a step is this one's at
+    /// step / factor.
+    ///
+    /// ```
+    /// use lsoftmax::LambdaSchedule;
+    /// let lambda = LambdaSchedule::power(1000.0, 2e-5, 45.0, 0.0)?;
+    /// let short = lambda.stretched(0.5)?;
+    /// assert_eq!(short.at(9_000), lambda.at(18_000));
+    /// # Ok::<(), lsoftmax::LambdaError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When `factor` is not above 0 and finite.
+    pub fn stretched(&self, factor: f64) -> Result<Self, LambdaError> {
+        if !(factor > 0.0 && factor.is_finite()) {
+            let rule = "above 0 and finite";
+            return Err(LambdaError::Parameter { name: "the stretch", rule, value: factor });
+        }
+        let shape = match self.0.clone() {
+            Shape::Constant { value } => Shape::Constant { value },
+            Shape::Power { base, gamma, power, min } => {
+                Shape::Power { base, gamma: (gamma / factor).min(f64::MAX), power, min }
+            }
+            Shape::Exponential { base, decay, min } => {
+                let decay = decay.powf(factor.recip()).max(f64::MIN_POSITIVE);
+                Shape::Exponential { base, decay, min }
+            }
+            Shape::Staged { stages } => {
+                let mut moved: Vec<Stage> = Vec::with_capacity(stages.len());
+                for Stage { from, value } in stages {
+                    let from = first_step(from, factor);
+                    // Where stages meet, the later one holds.
+                    moved.pop_if(|last| last.from == from);
+                    moved.push(Stage { from, value });
+                }
+                Shape::Staged { stages: moved }
+            }
+        };
+        Ok(Self(shape))
+    }
+}
+
+/// The first step of which step / factor is `from` or more; a product that rounding alone keeps from
+/// being whole is whole.
+fn first_step(from: u64, factor: f64) -> u64 {
+    let step = from as f64 * factor;
+    let near = step.round();
+    let whole = (step - near).abs() <= 2.0 * f64::EPSILON * step;
+    (if whole { near } else { step.ceil() }) as u64
 }
 
 impl TryFrom<Shape> for LambdaSchedule {

@@ -107,6 +107,59 @@ proptest! {
 }
 
 #[test]
+fn a_stretched_schedule_has_at_a_step_what_it_had_at_its_share() {
+    let stages = [(0, 50.0), (690, 9.0), (691, 8.0), (701, 0.25), (12_000, 0.0)];
+    let stages = stages.map(|(from, value)| Stage { from, value }).to_vec();
+    let staged = LambdaSchedule::staged(stages).unwrap();
+    for schedule in every_kind().into_iter().chain([staged]) {
+        for (new, old) in [(1, 1), (300, 18_000), (1, 3), (7, 1), (1_000, 999), (20_000, 18_000)] {
+            let stretched = schedule.stretched(new as f64 / old as f64).unwrap();
+            for step in 0..2_000 {
+                // Where the share is a whole step, by that step; the rest is between its neighbours.
+                let before = schedule.at(step * old / new);
+                let after = schedule.at((step * old).div_ceil(new));
+                let found = stretched.at(step);
+                // decay^(1/factor) is rounded once and then raised to the power of the step.
+                let slack = 1e-12 * before;
+                let case = format!("{schedule:?}, {new}/{old}, step {step}");
+                assert!(found <= before + slack && found >= after - slack, "{case}: {found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stretched_stage_starts_at_the_first_step_whose_share_it_has() {
+    let stages = |from: &[u64]| {
+        let stage = |(value, from): (usize, &u64)| Stage { from: *from, value: value as f64 };
+        LambdaSchedule::staged(from.iter().enumerate().map(stage).collect()).unwrap()
+    };
+    // 12,000 · 300 / 18,000 is 200, though its floating-point product is not; 10 / 3 comes at step 4.
+    assert_eq!(stages(&[0, 12_000]).stretched(300.0 / 18_000.0).unwrap(), stages(&[0, 200]));
+    assert_eq!(stages(&[0, 10]).stretched(1.0 / 3.0).unwrap(), stages(&[0, 4]));
+    // Stages 1 and 2 meet at step 1, where the later one holds.
+    let met = stages(&[0, 10, 20]).stretched(0.01).unwrap();
+    assert_eq!((met.at(0), met.at(1)), (0.0, 2.0));
+}
+
+#[test]
+fn a_stretch_must_be_above_zero_and_finite_and_nothing_else_can_be_wrong_with_it() {
+    for schedule in every_kind() {
+        for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(schedule.stretched(factor).is_err(), "{schedule:?}, {factor}");
+        }
+        for factor in [f64::MIN_POSITIVE, 1e-300, 1e300, f64::MAX] {
+            let stretched = schedule.stretched(factor).unwrap();
+            assert_eq!(stretched.at(0), schedule.at(0), "{schedule:?}, {factor}");
+            for step in [1, 1_000, u64::MAX] {
+                let lambda = stretched.at(step);
+                assert!(lambda.is_finite() && lambda >= 0.0, "{schedule:?}, {factor}: {lambda}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_resumed_run_goes_on_where_it_was() {
     for schedule in every_kind() {
         let text = serde_json::to_string(&schedule).unwrap();
