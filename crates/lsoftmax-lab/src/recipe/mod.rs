@@ -1,8 +1,38 @@
 //! What a training run is made of: data, network, loss, schedules.
+//!
+//! A recipe comes from a file, from the program ([`Recipe::built_in`]) or, for a folder of one's own
+//! images, from their number ([`Recipe::for_folder`]). It is plain data: set its fields, then
+//! [`Recipe::check`] it.
+//!
+//! ```
+//! use lsoftmax_lab::recipe::Recipe;
+//! let paper = Recipe::built_in("mnist")?;
+//! let expected = paper.expected(paper.margin).expect("the paper has this margin");
+//! assert_eq!(expected.test_error, 0.31);
+//!
+//! let mut short = paper.scaled(1800);
+//! short.seed = 7;
+//! short.check()?;
+//! # Ok::<(), lsoftmax_lab::recipe::RecipeError>(())
+//! ```
+
+mod built_in;
+mod check;
+mod error;
+mod folder;
+mod keys;
+mod read;
+mod scaled;
+
+use std::collections::BTreeMap;
 
 use lsoftmax::{LambdaSchedule, Margin, Precision};
-use lsoftmax_nn::NetworkConfig;
-use serde::{Deserialize, Serialize};
+use lsoftmax_nn::{NetworkConfig, NetworkError};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub use error::{Place, RecipeError};
 
 use crate::data::Augment;
 use crate::model::Sgd;
@@ -15,9 +45,9 @@ pub struct Recipe {
     pub name: String,
     /// Where it comes from: a row of a table of the paper, a figure.
     pub source: String,
-    /// The result to come out, if there is one to be expected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected: Option<Expected>,
+    /// The result to come out by margin, where there is one to be expected: `"1"` is softmax.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub expected: BTreeMap<String, Expected>,
     /// The data: `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, or the path of a folder of images.
     pub data: String,
     /// How samples differ from epoch to epoch.
@@ -57,7 +87,7 @@ pub struct Recipe {
 }
 
 /// A network by its name, or described.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum NetworkChoice {
     /// `mnist-2d`, `mnist`, `cifar10`, `cifar100` or `lfw`.
@@ -112,6 +142,53 @@ pub enum LearningRate {
         /// How often it falls.
         drops: u64,
     },
+}
+
+impl Recipe {
+    /// The result to come out with this margin, if there is one to be expected.
+    pub fn expected(&self, margin: Margin) -> Option<Expected> {
+        let is_margin = |key: &str| key.parse() == Ok(margin.value());
+        self.expected.iter().find(|(key, _)| is_margin(key)).map(|(_, expected)| *expected)
+    }
+}
+
+impl NetworkChoice {
+    /// The description, looked up if it is a name.
+    ///
+    /// # Errors
+    /// When there is no network of that name.
+    pub fn config(&self) -> Result<NetworkConfig, NetworkError> {
+        match self {
+            Self::Named(name) => NetworkConfig::named(name),
+            Self::Described(config) => Ok(config.clone()),
+        }
+    }
+}
+
+/// By hand, because serde would say of a slip in a description only that it is no name either.
+impl<'de> Deserialize<'de> for NetworkChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameOrTable;
+
+        impl<'de> Visitor<'de> for NameOrTable {
+            type Value = NetworkChoice;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("the name or the description of a network")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<NetworkChoice, E> {
+                Ok(NetworkChoice::Named(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NetworkChoice, A::Error> {
+                let description = NetworkConfig::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(NetworkChoice::Described(description))
+            }
+        }
+
+        deserializer.deserialize_any(NameOrTable)
+    }
 }
 
 fn no_augmentation() -> Augment {

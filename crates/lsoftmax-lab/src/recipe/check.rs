@@ -1,0 +1,162 @@
+//! What a recipe must hold to before it is run.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use lsoftmax::Margin;
+
+use super::{LearningRate, Place, Recipe, RecipeError};
+
+/// The largest batch; a larger one is surely a mistake.
+const MOST_IMAGES: usize = 1 << 16;
+
+/// The largest number of TOML.
+const MOST: u64 = i64::MAX as u64;
+
+/// A setting that no run can have.
+pub(super) struct Fault {
+    /// Its key, after those of the tables that it is in.
+    pub key: String,
+    /// What it must be, and what it is.
+    pub problem: String,
+}
+
+impl Fault {
+    fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { key: key.into(), problem: problem.into() }
+    }
+
+    /// The error about the recipe called `recipe`.
+    pub fn of(self, recipe: &str, place: Option<Place>) -> RecipeError {
+        let Self { key, problem } = self;
+        RecipeError::Setting { recipe: recipe.to_owned(), key, place, problem }
+    }
+}
+
+impl Recipe {
+    /// Whether this recipe can be run: for one whose fields were set.
+    ///
+    /// # Errors
+    /// When a setting is out of its range, or the network does not fit together.
+    pub fn check(&self) -> Result<(), RecipeError> {
+        self.faults().map_err(|fault| fault.of(&self.name, None))
+    }
+
+    /// The first setting that no run can have.
+    pub(super) fn faults(&self) -> Result<(), Fault> {
+        if self.name.is_empty()
+            || self.name.contains(['/', '\\'])
+            || self.name.contains(char::is_control)
+        {
+            let problem =
+                format!("must be a word that can name a directory, but is {:?}", self.name);
+            return Err(Fault::new("name", problem));
+        }
+        if self.data.is_empty() {
+            return Err(Fault::new("data", "must name a data set or a folder, but is empty"));
+        }
+        within("batch", self.batch, 1..=MOST_IMAGES)?;
+        within("steps", self.steps, 1..=MOST)?;
+        within("validation", self.validation as u64, 0..=MOST)?;
+        within("seed", self.seed, 0..=MOST)?;
+        within("evaluate_every", self.evaluate_every, 1..=MOST)?;
+        within("log_every", self.log_every, 1..=MOST)?;
+        within("checkpoint_every", self.checkpoint_every, 1..=MOST)?;
+        self.learning_rate_faults()?;
+        self.sgd_faults()?;
+        self.expected_faults()?;
+        self.network_faults()
+    }
+
+    fn learning_rate_faults(&self) -> Result<(), Fault> {
+        let (LearningRate::Steps { rate, factor, .. } | LearningRate::Plateau { rate, factor, .. }) =
+            &self.learning_rate;
+        for (key, value) in [("learning_rate.rate", *rate), ("learning_rate.factor", *factor)] {
+            number(key, value, "above 0 and finite", value > 0.0)?;
+        }
+        match &self.learning_rate {
+            LearningRate::Steps { at, .. } => {
+                let rising = at.windows(2).all(|two| two[0] < two[1]);
+                if !rising || at.iter().any(|step| !(1..self.steps).contains(step)) {
+                    let rule = format!(
+                        "must rise from step to step, from 1 to below the {} steps",
+                        self.steps
+                    );
+                    let problem = format!("{rule} of the run, but is {at:?}");
+                    return Err(Fault::new("learning_rate.at", problem));
+                }
+                Ok(())
+            }
+            LearningRate::Plateau { patience, drops, .. } => {
+                within("learning_rate.patience", *patience, 1..=MOST)?;
+                within("learning_rate.drops", *drops, 0..=MOST)?;
+                if self.validation == 0 {
+                    let problem =
+                        "must be at least 1 where the learning rate waits for a plateau, but is 0";
+                    return Err(Fault::new("validation", problem));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn sgd_faults(&self) -> Result<(), Fault> {
+        let (momentum, decay) = (self.sgd.momentum, self.sgd.weight_decay);
+        let rule = "at least 0 and below 1";
+        number("sgd.momentum", momentum, rule, (0.0..1.0).contains(&momentum))?;
+        number(
+            "sgd.weight_decay",
+            decay,
+            "at least 0 and finite",
+            (decay as f32).is_finite() && decay >= 0.0,
+        )
+    }
+
+    fn expected_faults(&self) -> Result<(), Fault> {
+        for (margin, expected) in &self.expected {
+            let key = |name: &str| format!("expected.{margin}.{name}");
+            if !margin.parse::<f64>().is_ok_and(|margin| Margin::new(margin).is_ok()) {
+                let problem = "is not a margin: results are expected by margin, \"1\" for softmax";
+                return Err(Fault::new(format!("expected.{margin}"), problem));
+            }
+            let (error, tolerance) = (expected.test_error, expected.tolerance);
+            number(&key("test_error"), error, "from 0 to 100", (0.0..=100.0).contains(&error))?;
+            number(&key("tolerance"), tolerance, "at least 0 and finite", tolerance >= 0.0)?;
+        }
+        Ok(())
+    }
+
+    fn network_faults(&self) -> Result<(), Fault> {
+        let fault = |error| Fault::new("network", format!("is not a network: {error}"));
+        let config = self.network.config().map_err(fault)?;
+        config.stack().map_err(fault)?;
+        let [_, height, width] = config.input;
+        let pad = self.augment.pad;
+        if pad >= height.min(width) {
+            let problem = format!(
+                "must be less than the sides of the images, {height} x {width}, but is {pad}"
+            );
+            return Err(Fault::new("augment.pad", problem));
+        }
+        Ok(())
+    }
+}
+
+fn within<T: Display + PartialOrd>(
+    key: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), Fault> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    Err(Fault::new(key, format!("must be from {least} to {most}, but is {value}")))
+}
+
+fn number(key: &str, value: f64, rule: &str, holds: bool) -> Result<(), Fault> {
+    if holds && value.is_finite() {
+        return Ok(());
+    }
+    Err(Fault::new(key, format!("must be {rule}, but is {value}")))
+}

@@ -1,0 +1,64 @@
+//! Recipes as TOML.
+
+use toml::de::DeTable;
+
+use super::keys;
+use super::{Place, Recipe, RecipeError};
+
+/// What serde calls things, and what a reader does.
+const PLAIN_WORDS: [(&str, &str); 5] = [
+    ("expected usize", "expected a whole number of at least 0"),
+    ("expected u64", "expected a whole number of at least 0"),
+    ("expected f64", "expected a number"),
+    ("missing field", "missing key"),
+    ("unknown variant", "unknown choice"),
+];
+
+impl Recipe {
+    /// The recipe of a TOML text; errors call it `source_name`.
+    ///
+    /// # Errors
+    /// When the text is not TOML, a key is unknown or missing, a value is of the wrong kind, or no
+    /// run can have it.
+    pub fn from_toml(text: &str, source_name: &str) -> Result<Self, RecipeError> {
+        let recipe = || source_name.to_owned();
+        let place = |error: &toml::de::Error| error.span().map(|span| Place::of(text, span.start));
+
+        let table = DeTable::parse(text).map_err(|error| RecipeError::Syntax {
+            recipe: recipe(),
+            place: place(&error).unwrap_or(Place::of(text, text.len())),
+            message: error.message().to_owned(),
+        })?;
+        let table = table.get_ref();
+        if let Some(keys::Unknown { key, start, advice }) = keys::first_unknown(table) {
+            let place = Place::of(text, start);
+            return Err(RecipeError::Key { recipe: recipe(), key, place, advice });
+        }
+        let read: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
+            let key = error.span().and_then(|span| keys::key_at(table, span.start));
+            let place = key.is_some().then(|| place(&error)).flatten();
+            let message =
+                PLAIN_WORDS.iter().fold(error.message().to_owned(), |message, (word, plain)| {
+                    message.replace(word, plain)
+                });
+            RecipeError::Value { recipe: recipe(), key: key.unwrap_or_default(), place, message }
+        })?;
+        read.faults().map_err(|fault| {
+            let span = keys::span_of(table, &fault.key);
+            fault.of(source_name, span.map(|span| Place::of(text, span.start)))
+        })?;
+        Ok(read)
+    }
+
+    /// The recipe as a TOML text, for [`Recipe::from_toml`].
+    ///
+    /// # Errors
+    /// When a number is too large for TOML, which goes to 2^63 − 1. A recipe that passes
+    /// [`Recipe::check`] has none.
+    pub fn to_toml(&self) -> Result<String, RecipeError> {
+        toml::to_string(self).map_err(|error| RecipeError::Write {
+            recipe: self.name.clone(),
+            message: error.to_string(),
+        })
+    }
+}

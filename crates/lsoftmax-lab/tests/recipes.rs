@@ -1,0 +1,485 @@
+//! Recipes: those in the program, what a file may say, and what it is told.
+
+use lsoftmax::{LambdaSchedule, Margin};
+use lsoftmax_lab::data::{Augment, Set, Shape};
+use lsoftmax_lab::model::Sgd;
+use lsoftmax_lab::recipe::{LearningRate, Loss, Recipe, RecipeError};
+
+/// Every recipe in the program: its name, its directory and itself.
+fn all() -> impl Iterator<Item = (&'static str, &'static str, Recipe)> {
+    Recipe::NAMES.into_iter().flat_map(|name| {
+        let (full, quick) = (Recipe::built_in(name).unwrap(), Recipe::quick(name).unwrap());
+        [(name, "", full), (name, "quick/", quick)]
+    })
+}
+
+fn file(name: &str, directory: &str) -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/");
+    std::fs::read_to_string(format!("{root}{directory}{name}.toml")).unwrap()
+}
+
+/// A recipe's text with a line of it replaced.
+fn with(line: &str, new: &str) -> String {
+    let text = file("mnist", "");
+    assert_eq!(text.matches(line).count(), 1, "{line}");
+    text.replace(line, new)
+}
+
+fn refused(text: &str) -> RecipeError {
+    Recipe::from_toml(text, "mine.toml").unwrap_err()
+}
+
+/// The place of a word in a text, by counting characters.
+fn place(text: &str, word: &str) -> String {
+    let (mut line, mut column) = (1, 1);
+    for character in text[..text.find(word).unwrap()].chars() {
+        (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
+    }
+    format!("line {line}, column {column}")
+}
+
+#[test]
+fn every_file_of_the_directory_is_in_the_program_under_its_name() {
+    for directory in ["", "quick/"] {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/");
+        let mut found: Vec<String> = std::fs::read_dir(format!("{root}{directory}"))
+            .unwrap()
+            .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+            .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
+            .collect();
+        found.sort();
+        let mut names = Recipe::NAMES.to_vec();
+        names.sort_unstable();
+        assert_eq!(found, names, "{directory}");
+    }
+    for (name, directory, recipe) in all() {
+        let expected = if directory.is_empty() { name.to_owned() } else { format!("{name}-quick") };
+        assert_eq!(recipe.name, expected);
+    }
+}
+
+#[test]
+fn every_header_gives_the_command_the_expectation_and_the_length_of_its_recipe() {
+    for (name, directory, recipe) in all() {
+        let text = file(name, directory);
+        let header: Vec<&str> = text.lines().take_while(|line| line.starts_with('#')).collect();
+        let commands: Vec<&str> =
+            header.iter().filter_map(|line| line.strip_prefix("#   lsoftmax train ")).collect();
+        let quick = if directory.is_empty() { "" } else { " --quick" };
+        let margin = match (quick, recipe.loss) {
+            ("", Loss::LSoftmax) => format!(" --margin {}", recipe.margin),
+            _ => String::new(),
+        };
+        assert_eq!(commands, [format!("{name}{quick}{margin}")]);
+        let header = header.join(" ").replace("# ", "").replace(',', "");
+        let (steps, batch) = (recipe.steps, recipe.batch as u64);
+        let length = format!("Length: {steps} steps of {batch} are {} images.", steps * batch);
+        assert!(header.contains(&length), "{name}: {header}");
+        assert!(header.contains("Expected: "), "{name}");
+        for expected in recipe.expected.values() {
+            assert!(header.contains(&format!("{:.2} %", expected.test_error)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_recipe_comes_back_from_its_toml() {
+    for (name, _, recipe) in all() {
+        let text = recipe.to_toml().unwrap();
+        assert_eq!(Recipe::from_toml(&text, name), Ok(recipe), "{text}");
+    }
+    let folder = Recipe::for_folder("a \"folder\"", 3, 900, Recipe::FOLDER_SHAPE);
+    let text = folder.to_toml().unwrap();
+    assert_eq!(Recipe::from_toml(&text, "folder"), Ok(folder), "{text}");
+}
+
+#[test]
+fn every_recipe_has_a_network_for_the_images_of_its_data() {
+    for (name, _, recipe) in all() {
+        let network = recipe.network.config().unwrap();
+        let images = match recipe.data.as_str() {
+            "mnist" => [1, 28, 28],
+            "cifar10" | "cifar100" => [3, 32, 32],
+            "faces" => [3, 112, 96],
+            other => panic!("{name} has the data {other}"),
+        };
+        assert_eq!(network.input, images, "{name}");
+        assert_eq!(Set::named(&recipe.data).is_none(), recipe.data == "faces", "{name}");
+        network.stack().unwrap();
+    }
+}
+
+#[test]
+fn the_full_recipes_are_the_papers() {
+    let rates = LearningRate::Steps { rate: 0.1, factor: 0.1, at: vec![12_000, 15_000] };
+    for name in Recipe::NAMES {
+        let recipe = Recipe::built_in(name).unwrap();
+        assert_eq!((recipe.batch, recipe.validation), (256, 5000), "{name}");
+        assert_eq!(recipe.sgd, Sgd { momentum: 0.9, weight_decay: 5e-4 }, "{name}");
+        let augment = if name.contains("plus") { Augment::CIFAR10_PLUS } else { Augment::NONE };
+        assert_eq!(recipe.augment, augment, "{name}");
+        if name != "lfw" {
+            assert_eq!(recipe.steps, 18_000, "{name}");
+        }
+        if !["lfw", "mnist-2d"].contains(&name) {
+            assert_eq!(recipe.learning_rate, rates, "{name}");
+        }
+        assert_eq!(recipe.loss == Loss::Hinge, name.ends_with("-hinge"));
+    }
+    let lambda = |name| Recipe::built_in(name).unwrap().lambda;
+    let power = |gamma, power, min| LambdaSchedule::power(1000.0, gamma, power, min).unwrap();
+    assert_eq!(lambda("mnist"), power(2.5e-5, 35.0, 0.0));
+    assert_eq!(lambda("cifar10"), power(2e-5, 45.0, 0.0));
+    assert_eq!(lambda("cifar10-plus"), power(1e-5, 45.0, 0.0));
+    assert_eq!(lambda("cifar100"), power(2e-5, 45.0, 5.0));
+    assert_eq!(lambda("lfw"), power(0.12, 1.0, 5.0));
+}
+
+/// The paper's tables 2 to 4, in percent.
+#[test]
+fn the_results_of_the_paper_are_expected_by_margin() {
+    let table = [
+        ("mnist", [Some(0.40), Some(0.32), Some(0.31), Some(0.31)]),
+        ("mnist-hinge", [Some(0.47), None, None, None]),
+        ("cifar10", [Some(9.05), Some(7.73), Some(7.66), Some(7.58)]),
+        ("cifar10-hinge", [Some(9.91), None, None, None]),
+        ("cifar10-plus", [Some(6.50), Some(6.01), Some(5.94), Some(5.92)]),
+        ("cifar10-plus-hinge", [Some(6.96), None, None, None]),
+        ("cifar100", [Some(32.74), Some(29.95), Some(29.87), Some(29.53)]),
+        ("cifar100-hinge", [Some(32.90), None, None, None]),
+        ("mnist-2d", [None; 4]),
+        ("lfw", [None; 4]),
+    ];
+    for (name, errors) in table {
+        let recipe = Recipe::built_in(name).unwrap();
+        for (margin, error) in [1, 2, 3, 4].into_iter().zip(errors) {
+            let expected = recipe.expected(Margin::new(margin).unwrap());
+            assert_eq!(expected.map(|expected| expected.test_error), error, "{name}, {margin}");
+            let Some(expected) = expected else { continue };
+            // Two standard errors of a share of 10,000, and not much more.
+            let share = expected.test_error / 100.0;
+            let errors = 200.0 * (share * (1.0 - share) / 10_000.0).sqrt();
+            let within = errors..1.5 * errors;
+            assert!(within.contains(&expected.tolerance), "{name}, {margin}: {within:?}");
+        }
+        assert_eq!(recipe.expected(Margin::new(1.5).unwrap()), None);
+    }
+}
+
+#[test]
+fn a_quick_recipe_is_the_full_one_scaled_with_smaller_batches() {
+    for name in Recipe::NAMES {
+        let quick = Recipe::quick(name).unwrap();
+        let mut full = Recipe::built_in(name).unwrap().scaled(quick.steps);
+        assert!(quick.steps * (quick.batch as u64) <= 60_000, "{name}");
+        for step in 0..quick.steps {
+            let (found, scaled) = (quick.lambda.at(step), full.lambda.at(step));
+            assert!((found - scaled).abs() <= 1e-9 * scaled, "{name}, {step}: {found}, {scaled}");
+        }
+        full.name.clone_from(&quick.name);
+        full.source.clone_from(&quick.source);
+        full.lambda = quick.lambda.clone();
+        (full.batch, full.validation) = (64, quick.validation);
+        (full.evaluate_every, full.log_every) = (quick.evaluate_every, quick.log_every);
+        full.checkpoint_every = quick.checkpoint_every;
+        assert_eq!(full, quick);
+        assert!(quick.evaluate_every <= quick.steps && quick.log_every <= quick.steps, "{name}");
+    }
+}
+
+#[test]
+fn a_scaled_run_keeps_its_proportions() {
+    let full = Recipe::built_in("cifar10").unwrap();
+    for steps in [9_000, 1_800, 180, 36_000, 54_000] {
+        let scaled = full.scaled(steps);
+        scaled.check().unwrap();
+        assert_eq!(scaled.steps, steps);
+        let at = vec![steps * 2 / 3, steps * 5 / 6];
+        assert_eq!(scaled.learning_rate, LearningRate::Steps { rate: 0.1, factor: 0.1, at });
+        assert_eq!(scaled.evaluate_every, steps / 30);
+        for part in 0..=18 {
+            let (found, expected) =
+                (scaled.lambda.at(part * steps / 18), full.lambda.at(part * 1_000));
+            assert!((found - expected).abs() < 1e-9 * expected, "{steps}, {part}");
+        }
+        assert!(scaled.expected.is_empty());
+        assert_eq!((scaled.batch, scaled.validation), (full.batch, full.validation));
+    }
+    assert_eq!(full.scaled(18_000), full);
+}
+
+#[test]
+fn a_run_of_any_length_can_be_run() {
+    for (_, _, recipe) in all() {
+        for steps in [0, 1, 2, 3, 7, 100, 17_999, i64::MAX as u64] {
+            let scaled = recipe.scaled(steps);
+            assert_eq!(scaled.steps, steps.max(1));
+            scaled.check().unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_the_nearest_known_one() {
+    let text = with("learning_rate =", "learning_rat =");
+    let place_of = |word| place(&text, word);
+    assert_eq!(
+        refused(&text).to_string(),
+        format!(
+            "the recipe mine.toml has the unknown key `learning_rat` at {}: did you mean `learning_rate`?",
+            place_of("learning_rat =")
+        )
+    );
+    for (line, new, key, meant) in [
+        ("gamma =", "gama =", "lambda.gama", "gamma"),
+        ("min = 0", "mim = 0", "lambda.mim", "min"),
+        ("factor =", "facto =", "learning_rate.facto", "factor"),
+        ("momentum =", "Momentun =", "sgd.Momentun", "momentum"),
+        ("1 = { test_error =", "1 = { test_eror =", "expected.1.test_eror", "test_error"),
+        ("seed =", "sede =", "sede", "seed"),
+        (
+            "data =",
+            "augment = { pad = 1, flip = true, flips = 1 }\ndata =",
+            "augment.flips",
+            "flip",
+        ),
+    ] {
+        let told = refused(&with(line, new)).to_string();
+        assert!(told.contains(&format!("unknown key `{key}` at line ")), "{told}");
+        assert!(told.ends_with(&format!("did you mean `{meant}`?")), "{told}");
+    }
+}
+
+#[test]
+fn an_unknown_key_of_a_described_network_is_found_at_any_depth() {
+    let described = |stage: &str, features: &str| {
+        let stages = format!("[{{ filters = 8, units = 1 }}, {{ {stage} }}]");
+        let network =
+            format!("{{ input = [1, 28, 28], stages = {stages}, features = {{ {features} }} }}");
+        with("network = \"mnist\"", &format!("network = {network}"))
+    };
+    let good = described("filters = 8, units = 1, pool = false", "size = 4, activation = \"none\"");
+    Recipe::from_toml(&good, "mine.toml").unwrap();
+    let stage = refused(&described("filtres = 8, units = 1", "size = 4")).to_string();
+    assert!(stage.contains("unknown key `network.stages.filtres`"), "{stage}");
+    assert!(stage.ends_with("did you mean `filters`?"), "{stage}");
+    let features = refused(&described("filters = 8, units = 1", "sice = 4")).to_string();
+    assert!(features.contains("`network.features.sice`"), "{features}");
+}
+
+#[test]
+fn a_key_like_no_other_is_refused_with_those_that_there_are() {
+    let told = refused(&with("momentum =", "nesterov = true, momentum =")).to_string();
+    assert!(told.ends_with("the keys here are momentum, weight_decay"), "{told}");
+    // A key of another schedule is unknown in this one.
+    let told = refused(&with("factor = 0.1,", "factor = 0.1, patience = 3,")).to_string();
+    assert!(told.contains("unknown key `learning_rate.patience`"), "{told}");
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_refused_with_its_key_and_place() {
+    for (line, new, key, value, message) in [
+        ("batch = 256", "batch = \"many\"", "batch", "\"many\"", "expected a whole number"),
+        ("steps = 18000", "steps = -1", "steps", "-1", "expected a whole number"),
+        ("steps = 18000", "steps = 1.5", "steps", "1.5", "expected a whole number"),
+        ("network = \"mnist\"", "network = 7", "network", "7\n", "the name or the description"),
+        (
+            "margin = 4",
+            "margin = 0.5",
+            "margin",
+            "0.5",
+            "the margin must be a number from 1 to 1000",
+        ),
+        (
+            "margin = 4",
+            "margin = nan",
+            "margin",
+            "nan",
+            "the margin must be a number from 1 to 1000",
+        ),
+        (
+            "loss = \"l-softmax\"",
+            "loss = \"softmax\"",
+            "loss",
+            "\"softmax\"",
+            "unknown choice `softmax`",
+        ),
+        ("\"bf16\"", "\"f16\"", "precision", "\"f16\"", "unknown choice `f16`"),
+        (
+            "power = 35",
+            "power = -35",
+            "lambda",
+            "{ schedule = \"power\"",
+            "power of the λ schedule must be",
+        ),
+        ("\"power\"", "\"cosine\"", "lambda", "{ schedule = \"cosine\"", "unknown choice `cosine`"),
+        (
+            "rate = 0.1",
+            "rate = \"x\"",
+            "learning_rate",
+            "{ schedule = \"steps\"",
+            "expected a number",
+        ),
+        ("momentum = 0.9", "momentum = \"x\"", "sgd.momentum", "\"x\"", "expected a number"),
+    ] {
+        let text = with(line, new);
+        let told = refused(&text).to_string();
+        let start =
+            format!("the recipe mine.toml is wrong in `{key}` at {}: ", place(&text, value));
+        assert!(told.starts_with(&start) && told.contains(message), "{told}\n{start}");
+    }
+}
+
+#[test]
+fn a_missing_key_is_named() {
+    let told = refused(&with("steps = 18000", "")).to_string();
+    assert_eq!(told, "the recipe mine.toml is wrong: missing key `steps`");
+    let told = refused(&with(", at = [12000, 15000]", "")).to_string();
+    assert!(
+        told.contains("in `learning_rate` at line ") && told.ends_with("missing key `at`"),
+        "{told}"
+    );
+    let told = refused("").to_string();
+    assert_eq!(told, "the recipe mine.toml is wrong: missing key `name`");
+}
+
+#[test]
+fn what_is_not_toml_is_refused_with_its_place() {
+    let told = refused(&with("steps = 18000", "steps = 18000 18000")).to_string();
+    let start = "the recipe mine.toml is not TOML at line ";
+    assert!(told.starts_with(start), "{told}");
+    for text in ["[", "a = ", "= 1", "\u{0}", "a = \"", "[[[[", "λ = 1"] {
+        assert!(refused(text).to_string().starts_with(start), "{text}: {}", refused(text));
+    }
+    let twice = refused(&with("seed = 1", "seed = 1\nseed = 2")).to_string();
+    assert!(twice.starts_with(start) && twice.contains("duplicate key"), "{twice}");
+}
+
+#[test]
+fn a_setting_that_no_run_can_have_is_refused_with_its_rule() {
+    let plateau = "schedule = \"plateau\", patience = 0, drops = 2, rate = 0.1, factor = 0.1";
+    let steps = "schedule = \"steps\", rate = 0.1, factor = 0.1, at = [12000, 15000]";
+    let waits = plateau.replace("patience = 0", "patience = 1");
+    for (line, new, key, problem) in [
+        ("batch = 256", "batch = 0", "batch", "must be from 1 to 65536, but is 0"),
+        ("batch = 256", "batch = 65537", "batch", "but is 65537"),
+        ("steps = 18000", "steps = 0", "steps", "must be from 1 to"),
+        ("steps = 18000", "steps = 15000", "learning_rate.at", "below the 15000 steps"),
+        ("at = [12000, 15000]", "at = [0, 15000]", "learning_rate.at", "but is [0, 15000]"),
+        ("at = [12000, 15000]", "at = [15000, 15000]", "learning_rate.at", "must rise"),
+        ("rate = 0.1", "rate = 0", "learning_rate.rate", "must be above 0 and finite, but is 0"),
+        ("rate = 0.1", "rate = inf", "learning_rate.rate", "but is inf"),
+        ("rate = 0.1", "rate = nan", "learning_rate.rate", "but is NaN"),
+        ("factor = 0.1", "factor = -1", "learning_rate.factor", "but is -1"),
+        (steps, plateau, "learning_rate.patience", "must be from 1 to"),
+        ("momentum = 0.9", "momentum = 1", "sgd.momentum", "at least 0 and below 1, but is 1"),
+        ("weight_decay = 5e-4", "weight_decay = -1", "sgd.weight_decay", "but is -1"),
+        ("evaluate_every = 600", "evaluate_every = 0", "evaluate_every", "but is 0"),
+        ("log_every = 20", "log_every = 0", "log_every", "but is 0"),
+        ("checkpoint_every = 200", "checkpoint_every = 0", "checkpoint_every", "but is 0"),
+        ("network = \"mnist\"", "network = \"mnit\"", "network", "did you mean mnist?"),
+        ("name = \"mnist\"", "name = \"a/b\"", "name", "can name a directory"),
+        ("name = \"mnist\"", "name = \"\"", "name", "but is \"\""),
+        ("data = \"mnist\"", "data = \"\"", "data", "but is empty"),
+        (
+            "data =",
+            "augment = { pad = 28, flip = true }\ndata =",
+            "augment.pad",
+            "less than the sides",
+        ),
+        ("1 = { test_error", "0 = { test_error", "expected.0", "is not a margin"),
+        ("1 = { test_error", "x = { test_error", "expected.x", "is not a margin"),
+        ("test_error = 0.40", "test_error = 101", "expected.1.test_error", "from 0 to 100"),
+        ("0.40, tolerance = 0.15", "0.40, tolerance = nan", "expected.1.tolerance", "but is NaN"),
+    ] {
+        let told = refused(&with(line, new)).to_string();
+        let start = format!("the recipe mine.toml cannot be run: `{key}` (line ");
+        assert!(told.starts_with(&start) && told.contains(problem), "{told}");
+    }
+    let text = with(steps, &waits).replace("validation = 5000", "validation = 0");
+    let told = refused(&text).to_string();
+    assert!(told.contains("`validation` (line ") && told.contains("plateau"), "{told}");
+    let without = with("validation = 5000", "validation = 0");
+    assert_eq!(Recipe::from_toml(&without, "mine.toml").unwrap().validation, 0);
+}
+
+#[test]
+fn the_place_of_a_setting_is_that_of_its_value() {
+    let text = with("momentum = 0.9", "momentum = 1.25");
+    let told = refused(&text).to_string();
+    assert!(told.contains(&format!("({})", place(&text, "1.25"))), "{told}");
+}
+
+#[test]
+fn a_recipe_whose_fields_were_set_is_checked_under_its_name() {
+    let mut recipe = Recipe::built_in("mnist").unwrap();
+    recipe.steps = 100;
+    let told = recipe.check().unwrap_err().to_string();
+    assert!(told.starts_with("the recipe mnist cannot be run: `learning_rate.at` must"), "{told}");
+    recipe.seed = u64::MAX;
+    assert!(recipe.to_toml().is_err());
+    assert!(recipe.check().is_err());
+}
+
+#[test]
+fn a_recipe_that_is_not_there_is_refused_with_the_nearest_name() {
+    for error in [Recipe::built_in("cifra10"), Recipe::quick("CIFAR10")] {
+        let told = error.unwrap_err().to_string();
+        assert!(told.contains("did you mean cifar10?") && told.contains("mnist-hinge"), "{told}");
+    }
+}
+
+#[test]
+fn a_folder_gets_a_recipe_to_its_measure() {
+    let shape = Recipe::FOLDER_SHAPE;
+    let folder = |classes, images| Recipe::for_folder("photos", classes, images, shape);
+
+    // 30 epochs of 27,000 images by 256 are 3,164 steps.
+    let many = folder(10, 30_000);
+    assert_eq!((many.steps, many.batch, many.validation), (3_164, 256, 3_000));
+    assert_eq!((many.margin.value(), many.lambda.at(u64::MAX)), (4.0, 0.0));
+    // 30 epochs of 360 images by 64 are 168 steps.
+    let few = folder(3, 400);
+    assert_eq!((few.steps, few.batch, few.validation), (500, 64, 40));
+    assert_eq!(few.lambda.at(u64::MAX), 5.0);
+    let classes = folder(1_000, 10_000_000);
+    assert_eq!((classes.steps, classes.lambda.at(u64::MAX)), (18_000, 5.0));
+    assert_eq!(classes.network.config().unwrap().features.size, 512);
+    // As in the paper: by 10 after two thirds and five sixths of the steps.
+    let at = vec![333, 417];
+    assert_eq!(few.learning_rate, LearningRate::Steps { rate: 0.025, factor: 0.1, at });
+}
+
+#[test]
+fn every_folder_gets_a_recipe_that_can_be_run() {
+    for (classes, images) in [(1, 1), (2, 9), (0, 0), (5, 64), (100_000, 10), (7, usize::MAX)] {
+        for (channels, height, width) in
+            [(3, 64, 64), (1, 28, 28), (3, 1, 1), (3, 5, 300), (3, 224, 224), (1, 4096, 4096)]
+        {
+            let shape = Shape { channels, height, width };
+            let recipe = Recipe::for_folder("photos", classes, images, shape);
+            let told = recipe.check();
+            assert!(told.is_ok(), "{classes}, {images}, {shape}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn the_network_of_a_folder_is_pooled_as_often_as_the_size_needs() {
+    let poolings = |side| {
+        let shape = Shape { channels: 3, height: side, width: side };
+        let network = Recipe::for_folder("photos", 10, 5_000, shape).network.config().unwrap();
+        let stack = network.stack().unwrap();
+        let last = stack.unit_input(stack.units().len() - 1);
+        (network.stages.iter().filter(|stage| stage.pool).count(), last[1])
+    };
+    assert_eq!(poolings(32), (3, 4));
+    assert_eq!(poolings(28), (3, 4));
+    assert_eq!(poolings(64), (4, 4));
+    // From here on the first convolution halves the image.
+    assert_eq!(poolings(65), (4, 3));
+    assert_eq!(poolings(128), (4, 4));
+    assert_eq!(poolings(224), (5, 4));
+    assert_eq!(poolings(16), (2, 4));
+    assert_eq!(poolings(4), (1, 2));
+}
