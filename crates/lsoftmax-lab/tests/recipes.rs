@@ -85,12 +85,16 @@ fn every_header_gives_the_command_the_expectation_and_the_length_of_its_recipe()
 #[test]
 fn every_recipe_comes_back_from_its_toml() {
     for (name, _, recipe) in all() {
-        let text = recipe.to_toml().unwrap();
+        let text = recipe.to_toml();
         assert_eq!(Recipe::from_toml(&text, name), Ok(recipe), "{text}");
     }
     let folder = Recipe::for_folder("a \"folder\"", 3, 900, Recipe::FOLDER_SHAPE);
-    let text = folder.to_toml().unwrap();
+    let text = folder.to_toml();
     assert_eq!(Recipe::from_toml(&text, "folder"), Ok(folder), "{text}");
+    let mut longest = Recipe::built_in("mnist").unwrap().scaled(u64::MAX);
+    (longest.seed, longest.validation) = (u64::MAX, usize::MAX);
+    let text = longest.to_toml();
+    assert_eq!(Recipe::from_toml(&text, "longest"), Ok(longest), "{text}");
 }
 
 #[test]
@@ -211,7 +215,7 @@ fn a_scaled_run_keeps_its_proportions() {
 #[test]
 fn a_run_of_any_length_can_be_run() {
     for (_, _, recipe) in all() {
-        for steps in [0, 1, 2, 3, 7, 100, 17_999, i64::MAX as u64] {
+        for steps in [0, 1, 2, 3, 7, 100, 17_999, u64::MAX] {
             let scaled = recipe.scaled(steps);
             assert_eq!(scaled.steps, steps.max(1));
             scaled.check().unwrap();
@@ -312,7 +316,7 @@ fn a_value_of_the_wrong_kind_is_refused_with_its_key_and_place() {
             "{ schedule = \"power\"",
             "power of the λ schedule must be",
         ),
-        ("\"power\"", "\"cosine\"", "lambda", "{ schedule = \"cosine\"", "unknown choice `cosine`"),
+        ("\"power\"", "\"cosine\"", "lambda.schedule", "\"cosine\"", "unknown choice `cosine`"),
         (
             "rate = 0.1",
             "rate = \"x\"",
@@ -339,8 +343,10 @@ fn a_missing_key_is_named() {
         told.contains("in `learning_rate` at line ") && told.ends_with("missing key `at`"),
         "{told}"
     );
-    let told = refused("").to_string();
-    assert_eq!(told, "the recipe mine.toml is wrong: missing key `name`");
+    for text in ["", "source = \"me\""] {
+        let told = refused(text).to_string();
+        assert_eq!(told, "the recipe mine.toml is wrong: missing key `name`");
+    }
 }
 
 #[test]
@@ -363,7 +369,7 @@ fn a_setting_that_no_run_can_have_is_refused_with_its_rule() {
     for (line, new, key, problem) in [
         ("batch = 256", "batch = 0", "batch", "must be from 1 to 65536, but is 0"),
         ("batch = 256", "batch = 65537", "batch", "but is 65537"),
-        ("steps = 18000", "steps = 0", "steps", "must be from 1 to"),
+        ("steps = 18000", "steps = 0", "steps", "must be at least 1, but is 0"),
         ("steps = 18000", "steps = 15000", "learning_rate.at", "below the 15000 steps"),
         ("at = [12000, 15000]", "at = [0, 15000]", "learning_rate.at", "but is [0, 15000]"),
         ("at = [12000, 15000]", "at = [15000, 15000]", "learning_rate.at", "must rise"),
@@ -371,7 +377,7 @@ fn a_setting_that_no_run_can_have_is_refused_with_its_rule() {
         ("rate = 0.1", "rate = inf", "learning_rate.rate", "but is inf"),
         ("rate = 0.1", "rate = nan", "learning_rate.rate", "but is NaN"),
         ("factor = 0.1", "factor = -1", "learning_rate.factor", "but is -1"),
-        (steps, plateau, "learning_rate.patience", "must be from 1 to"),
+        (steps, plateau, "learning_rate.patience", "must be at least 1"),
         ("momentum = 0.9", "momentum = 1", "sgd.momentum", "at least 0 and below 1, but is 1"),
         ("weight_decay = 5e-4", "weight_decay = -1", "sgd.weight_decay", "but is -1"),
         ("evaluate_every = 600", "evaluate_every = 0", "evaluate_every", "but is 0"),
@@ -416,9 +422,6 @@ fn a_recipe_whose_fields_were_set_is_checked_under_its_name() {
     recipe.steps = 100;
     let told = recipe.check().unwrap_err().to_string();
     assert!(told.starts_with("the recipe mnist cannot be run: `learning_rate.at` must"), "{told}");
-    recipe.seed = u64::MAX;
-    assert!(recipe.to_toml().is_err());
-    assert!(recipe.check().is_err());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What can be wrong with a recipe, in sentences.
 
-/// Why a recipe could not be found, read, run or written.
+/// Why a recipe could not be found, read or run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecipeError {
     /// There is no recipe of this name in the program.
@@ -60,14 +60,6 @@ pub enum RecipeError {
         place: Option<Place>,
         /// What it must be, and what it is.
         problem: String,
-    },
-    /// A recipe that TOML cannot hold.
-    #[error("the recipe {recipe} cannot be written as TOML: {message}")]
-    Write {
-        /// Which recipe.
-        recipe: String,
-        /// Why not.
-        message: String,
     },
 }
 

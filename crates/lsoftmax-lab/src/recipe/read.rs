@@ -29,13 +29,15 @@ impl Recipe {
             place: place(&error).unwrap_or(Place::of(text, text.len())),
             message: error.message().to_owned(),
         })?;
+        let whole = table.span();
         let table = table.get_ref();
         if let Some(keys::Unknown { key, start, advice }) = keys::first_unknown(table) {
             let place = Place::of(text, start);
             return Err(RecipeError::Key { recipe: recipe(), key, place, advice });
         }
         let read: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
-            let key = error.span().and_then(|span| keys::key_at(table, span.start));
+            let span = error.span().filter(|span| *span != whole);
+            let key = span.and_then(|span| keys::key_at(table, span.start));
             let place = key.is_some().then(|| place(&error)).flatten();
             let message =
                 PLAIN_WORDS.iter().fold(error.message().to_owned(), |message, (word, plain)| {
@@ -51,14 +53,7 @@ impl Recipe {
     }
 
     /// The recipe as a TOML text, for [`Recipe::from_toml`].
-    ///
-    /// # Errors
-    /// When a number is too large for TOML, which goes to 2^63 − 1. A recipe that passes
-    /// [`Recipe::check`] has none.
-    pub fn to_toml(&self) -> Result<String, RecipeError> {
-        toml::to_string(self).map_err(|error| RecipeError::Write {
-            recipe: self.name.clone(),
-            message: error.to_string(),
-        })
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("every field has a form in TOML")
     }
 }
