@@ -1,6 +1,6 @@
 //! Recipes: those in the program, what a file may say, and what it is told.
 
-use lsoftmax::{LambdaSchedule, Margin};
+use lsoftmax::{LambdaSchedule, Margin, Stage};
 use lsoftmax_lab::data::{Augment, Set, Shape};
 use lsoftmax_lab::model::Sgd;
 use lsoftmax_lab::recipe::{LearningRate, Loss, Recipe, RecipeError};
@@ -91,6 +91,16 @@ fn every_recipe_comes_back_from_its_toml() {
     let folder = Recipe::for_folder("a \"folder\"", 3, 900, Recipe::FOLDER_SHAPE);
     let text = folder.to_toml();
     assert_eq!(Recipe::from_toml(&text, "folder"), Ok(folder), "{text}");
+    let stages = vec![Stage { from: 0, value: 9.0 }, Stage { from: 700, value: 0.25 }];
+    for lambda in [
+        LambdaSchedule::constant(3.5),
+        LambdaSchedule::exponential(800.0, 0.99, 0.5),
+        LambdaSchedule::staged(stages),
+    ] {
+        let recipe = Recipe { lambda: lambda.unwrap(), ..Recipe::built_in("mnist").unwrap() };
+        let text = recipe.to_toml();
+        assert_eq!(Recipe::from_toml(&text, "mine"), Ok(recipe), "{text}");
+    }
     let mut longest = Recipe::built_in("mnist").unwrap().scaled(u64::MAX);
     (longest.seed, longest.validation) = (u64::MAX, usize::MAX);
     let text = longest.to_toml();
@@ -219,6 +229,7 @@ fn a_run_of_any_length_can_be_run() {
             let scaled = recipe.scaled(steps);
             assert_eq!(scaled.steps, steps.max(1));
             scaled.check().unwrap();
+            assert_eq!(scaled.scaled(steps).steps, scaled.steps);
         }
     }
 }
@@ -385,6 +396,7 @@ fn a_setting_that_no_run_can_have_is_refused_with_its_rule() {
         ("checkpoint_every = 200", "checkpoint_every = 0", "checkpoint_every", "but is 0"),
         ("network = \"mnist\"", "network = \"mnit\"", "network", "did you mean mnist?"),
         ("name = \"mnist\"", "name = \"a/b\"", "name", "can name a directory"),
+        ("name = \"mnist\"", "name = \"..\"", "name", "can name a directory"),
         ("name = \"mnist\"", "name = \"\"", "name", "but is \"\""),
         ("data = \"mnist\"", "data = \"\"", "data", "but is empty"),
         (

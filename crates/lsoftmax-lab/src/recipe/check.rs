@@ -38,7 +38,7 @@ impl Recipe {
 
     /// The first setting that no run can have.
     pub(super) fn faults(&self) -> Result<(), Fault> {
-        if self.name.is_empty()
+        if ["", ".", ".."].contains(&self.name.as_str())
             || self.name.contains(['/', '\\'])
             || self.name.contains(char::is_control)
         {
@@ -73,10 +73,7 @@ impl Recipe {
             LearningRate::Steps { at, .. } => {
                 let rising = at.windows(2).all(|two| two[0] < two[1]);
                 if !rising || at.iter().any(|step| !(1..self.steps).contains(step)) {
-                    let rule = format!(
-                        "must rise from step to step, from 1 to below the {} steps",
-                        self.steps
-                    );
+                    let rule = format!("must rise, from 1 to below the {} steps", self.steps);
                     let problem = format!("{rule} of the run, but is {at:?}");
                     return Err(Fault::new("learning_rate.at", problem));
                 }

@@ -36,5 +36,5 @@ impl Recipe {
 /// step · new / old, to the nearest whole number.
 fn rounded(step: u64, new: u64, old: u64) -> u64 {
     let (step, new, old) = (u128::from(step), u128::from(new), u128::from(old));
-    u64::try_from((2 * step * new + old) / (2 * old)).unwrap_or(u64::MAX)
+    u64::try_from((step * new + old / 2) / old).unwrap_or(u64::MAX)
 }
