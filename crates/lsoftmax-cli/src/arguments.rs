@@ -48,6 +48,44 @@ Examples:
   lsoftmax bench train --network mnist --precision f32
   lsoftmax bench train --network lfw --batch 64 --steps 3 --json";
 
+const TRAIN_EXAMPLES: &str = "\
+Examples:
+  lsoftmax train mnist --quick                          a minute or two
+  lsoftmax train mnist --margin 4 --out runs/mnist      a row of the paper's table 2
+  lsoftmax train cifar10 --margin 3 --seed 7 --steps 6000
+  lsoftmax train --data my-photos/                      a directory of images for each class
+  lsoftmax train --resume runs/mnist                    goes on where it stopped
+
+A run with other --steps than the recipe's has its learning rate and λ schedules stretched to fit.";
+
+const TRAIN_EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    the machine failed, as when a checkpoint cannot be written
+  2    the arguments or the data are wrong, or training diverged; one sentence on stderr says what
+  130  stopped by Ctrl-C; --resume goes on";
+
+const EVAL_EXAMPLES: &str = "\
+Examples:
+  lsoftmax eval runs/mnist                              on the test images of its own data
+  lsoftmax eval runs/mnist --data fashion-mnist --json";
+
+const PREDICT_EXAMPLES: &str = "\
+Examples:
+  lsoftmax predict runs/mnist digit.png
+  lsoftmax predict runs/photos *.jpg --json";
+
+const EMBED_EXAMPLES: &str = "\
+Examples:
+  lsoftmax embed runs/mnist mnist --out features.npy    the test images of a set
+  lsoftmax embed runs/photos album/ --out features.npy --normalise";
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  lsoftmax export runs/mnist --out mnist.safetensors
+
+docs/guide.md has the lines of Python that load it into PyTorch.";
+
 const KERNELS: &str = "\
 LSOFTMAX_KERNEL=portable|avx2|avx512|avx512-bf16|amx caps the instructions used, and
 RAYON_NUM_THREADS the threads.";
@@ -79,6 +117,26 @@ pub enum Command {
     /// The loss of arrays in .npy files, and its gradients
     #[command(after_help = format!("{LOSS_EXAMPLES}\n\n{EXIT_CODES}"))]
     Loss(LossArguments),
+    /// Train a network by a recipe of the paper, or on a folder of images
+    #[command(after_help = format!("{TRAIN_EXAMPLES}\n\n{KERNELS}\n\n{TRAIN_EXIT_CODES}"))]
+    Train(Box<TrainArguments>),
+    /// How well the model of a run does
+    #[command(after_help = format!("{EVAL_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Eval(EvalArguments),
+    /// The classes of images, by the model of a run
+    #[command(after_help = format!("{PREDICT_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Predict(PredictArguments),
+    /// The features of images, by the model of a run, as a .npy file
+    #[command(after_help = format!("{EMBED_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Embed(EmbedArguments),
+    /// The weights of the model of a run, for other programs
+    #[command(after_help = format!("{EXPORT_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Export(ExportArguments),
+    /// A script that completes commands in a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// How fast and how large things are on this machine
     #[command(subcommand_required = true, arg_required_else_help = false)]
     Bench {
@@ -214,6 +272,140 @@ pub struct HeadArguments {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TrainArguments {
+    /// A recipe: mnist, mnist-2d, cifar10, … (`lsoftmax train --list`), or the path of a .toml file
+    #[arg(value_name = "RECIPE", required_unless_present_any = ["resume", "data", "list"])]
+    pub recipe: Option<String>,
+    /// List the recipes
+    #[arg(long, conflicts_with_all = ["recipe", "resume"])]
+    pub list: bool,
+    /// Go on with the run in this directory
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "data", "quick", "margin", "seed", "steps", "batch", "learning_rate", "precision", "out", "keep_schedules"])]
+    pub resume: Option<PathBuf>,
+    /// Where the run is kept [default: runs/RECIPE-mM-sSEED]
+    #[arg(long, value_name = "RUN")]
+    pub out: Option<PathBuf>,
+    /// Other data than the recipe's: a set, or a folder with a directory of images for each class
+    #[arg(long, value_name = "DATA")]
+    pub data: Option<String>,
+    /// The recipe's variant that takes a minute or two
+    #[arg(long)]
+    pub quick: bool,
+    /// The margin m, whole or not, from 1 (softmax) to 1000
+    #[arg(long, value_name = "M", value_parser = margin, allow_negative_numbers = true)]
+    pub margin: Option<Margin>,
+    /// What weights, order and augmentation are drawn from
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Steps; the schedules are stretched to fit
+    #[arg(long, value_name = "COUNT")]
+    pub steps: Option<u64>,
+    /// Leave the schedules as they are, whatever the steps
+    #[arg(long, requires = "steps")]
+    pub keep_schedules: bool,
+    /// Images of a batch
+    #[arg(long, value_name = "N")]
+    pub batch: Option<usize>,
+    /// The learning rate at the start
+    #[arg(long, value_name = "RATE")]
+    pub learning_rate: Option<f64>,
+    /// The precision of products; sums, weights and statistics are f32 in both
+    #[arg(long, value_parser = precision())]
+    pub precision: Option<Precision>,
+    /// When training diverges: stop, or roll back to the last checkpoint and go on with a larger λ
+    #[arg(long, value_enum, default_value_t = Divergence::Stop)]
+    pub on_divergence: Divergence,
+    /// Where data sets are [default: $LSOFTMAX_DATA, or lsoftmax in the user's cache]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Divergence {
+    Stop,
+    Rollback,
+}
+
+#[derive(Debug, Args)]
+pub struct EvalArguments {
+    /// The run
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Other data than its own: a set, or a folder with a directory of images for each class
+    #[arg(long, value_name = "DATA")]
+    pub data: Option<String>,
+    /// Which images
+    #[arg(long, value_enum, default_value_t = Split::Test)]
+    pub split: Split,
+    #[command(flatten)]
+    pub place: PlaceArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Split {
+    Train,
+    Test,
+}
+
+#[derive(Debug, Args)]
+pub struct PredictArguments {
+    /// The run
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// JPEG, PNG or WebP files
+    #[arg(value_name = "IMAGE", required = true)]
+    pub images: Vec<PathBuf>,
+    /// Print one JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct EmbedArguments {
+    /// The run
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// A set, an image file, or a directory of them
+    #[arg(value_name = "INPUT")]
+    pub input: String,
+    /// Where the features go
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Scale every feature vector to a length of 1
+    #[arg(long)]
+    pub normalise: bool,
+    /// Which images of a set
+    #[arg(long, value_enum, default_value_t = Split::Test)]
+    pub split: Split,
+    #[command(flatten)]
+    pub place: PlaceArguments,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    /// The run
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// The form
+    #[arg(long, value_enum, default_value_t = Format::Safetensors)]
+    pub format: Format,
+    /// Where the weights go
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Format {
+    Safetensors,
 }
 
 #[derive(Debug, Args)]

@@ -4,14 +4,16 @@ mod arguments;
 mod bench;
 mod data;
 mod loss;
+mod train;
+mod using;
 
 use std::alloc::System;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Parser;
 use clap::error::ErrorKind as UsageKind;
+use clap::{CommandFactory, Parser};
 use peakmem_alloc::{INSTRUMENTED_SYSTEM, PeakMemAlloc};
 
 use arguments::{Arguments, Command};
@@ -23,6 +25,7 @@ static HEAP: &PeakMemAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const FAILED: u8 = 1;
 const BAD_INPUT: u8 = 2;
+const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -48,9 +51,30 @@ fn run(arguments: Arguments) -> anyhow::Result<String> {
             lsoftmax_lab::threads::start()?;
             loss::run(arguments)
         }
+        Some(Command::Train(arguments)) => {
+            lsoftmax_lab::threads::start()?;
+            train::run(*arguments)
+        }
+        Some(Command::Eval(arguments)) => {
+            lsoftmax_lab::threads::start()?;
+            using::eval(arguments)
+        }
+        Some(Command::Predict(arguments)) => using::predict(arguments),
+        Some(Command::Embed(arguments)) => {
+            lsoftmax_lab::threads::start()?;
+            using::embed(arguments)
+        }
+        Some(Command::Export(arguments)) => using::export(arguments),
+        Some(Command::Completions { shell }) => completions(shell),
         Some(Command::Bench { bench }) => bench::run(bench),
         Some(Command::Data { data }) => data::run(data),
     }
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<String> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "lsoftmax", &mut script);
+    String::from_utf8(script).context("the script is not text")
 }
 
 fn print(text: &str) -> std::io::Result<()> {
@@ -69,6 +93,16 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         Some(_) => BAD_INPUT,
         None if error.is::<lsoftmax_lab::bench::BenchError>() => BAD_INPUT,
         None if error.is::<lsoftmax_nn::NetworkError>() => BAD_INPUT,
+        None if error.is::<lsoftmax_lab::recipe::RecipeError>() => BAD_INPUT,
+        None if error.is::<train::Interrupted>() => INTERRUPTED,
+        None if error.is::<lsoftmax_lab::train::TrainError>() => {
+            let error = error.downcast_ref::<lsoftmax_lab::train::TrainError>();
+            if error.is_some_and(|error| error.is_bad_input()) { BAD_INPUT } else { FAILED }
+        }
+        None if error.is::<lsoftmax_lab::using::UseError>() => {
+            let error = error.downcast_ref::<lsoftmax_lab::using::UseError>();
+            if error.is_some_and(|error| error.is_bad_input()) { BAD_INPUT } else { FAILED }
+        }
         None if error.is::<lsoftmax_lab::data::DataError>() => BAD_INPUT,
         None if error.is::<lsoftmax_lab::demo::DemoError>() => BAD_INPUT,
         None if error.is::<lsoftmax_lab::threads::ThreadsError>() => BAD_INPUT,
@@ -103,6 +137,11 @@ fn usage(error: &clap::Error) -> ExitCode {
             _ => "lsoftmax bench head --help",
         },
         Some("data") => "lsoftmax data --help",
+        Some("train") => "lsoftmax train --help",
+        Some("eval") => "lsoftmax eval --help",
+        Some("predict") => "lsoftmax predict --help",
+        Some("embed") => "lsoftmax embed --help",
+        Some("export") => "lsoftmax export --help",
         _ => "lsoftmax --help",
     };
     fail(BAD_INPUT, &format!("{sentence}; try `{help}`"))

@@ -6,6 +6,8 @@
 //! | [`loss`] | the loss, and its gradients, of arrays in files |
 //! | [`model`] | a network with its head and optimiser |
 //! | [`recipe`] | what a training run is made of |
+//! | [`train`], [`run`] | training by a recipe, in a directory that it can be resumed from |
+//! | [`evaluate`], [`saved`], [`using`] | how well a model does, its files, and its use |
 //! | [`mod@bench`] | how fast head and training are on this machine |
 //! | [`demo`] | the paper's closed form, found by the head itself |
 //! | [`threads`] | the threads that all commands share |
@@ -15,7 +17,12 @@ pub mod arrays;
 pub mod bench;
 pub mod data;
 pub mod demo;
+pub mod evaluate;
 pub mod loss;
 pub mod model;
 pub mod recipe;
+pub mod run;
+pub mod saved;
 pub mod threads;
+pub mod train;
+pub mod using;

@@ -93,8 +93,8 @@ fn check(name: &str) {
     let case = fixture.cases.into_iter().find(|case| case.name == name).unwrap();
     let config = NetworkConfig::named(name).unwrap();
     let summary = config.summary().unwrap();
-    assert_eq!(summary.parameters as u64, case.parameters);
-    assert_eq!(summary.multiply_adds as u64, case.multiply_adds);
+    assert_eq!(summary.parameters, case.parameters);
+    assert_eq!(summary.multiply_adds, case.multiply_adds);
 
     let device = Device::flex().autodiff();
     let model = model(&case, &config, &device);
@@ -124,7 +124,7 @@ fn check(name: &str) {
     }
     let plain = Device::flex();
     let features = model.valid().network.forward(images(&case, &config, 10, &plain)).unwrap();
-    let features: Vec<f32> = features.into_data().to_vec().unwrap();
+    let features: Vec<f32> = features.into_data().iter::<f32>().collect();
     let rows = features.chunks_exact(config.features.size).zip(&case.eval_features_f64);
     for (found, expected) in rows {
         let largest = expected.iter().fold(0.0f64, |most, value| most.max(value.abs()));

@@ -83,6 +83,14 @@ pub enum HeadError {
     },
 }
 
+impl HeadError {
+    /// Whether a number that should be finite is not: training has diverged.
+    pub fn is_not_finite(&self) -> bool {
+        use HeadError::{Bias, Feature, Loss, Weight};
+        matches!(self, Feature { .. } | Weight { .. } | Bias { .. } | Loss { .. })
+    }
+}
+
 /// The first number that is not finite in rows of `width`, as (row, column, value).
 pub(crate) fn first_not_finite(values: &[f64], width: usize) -> Option<(usize, usize, f64)> {
     let index = values.iter().position(|value| !value.is_finite())?;

@@ -106,6 +106,11 @@ impl Images {
         &self.pixels
     }
 
+    /// All pixels, taken out.
+    pub fn into_pixels(self) -> Vec<u8> {
+        self.pixels
+    }
+
     /// All labels.
     pub fn labels(&self) -> &[u32] {
         &self.labels

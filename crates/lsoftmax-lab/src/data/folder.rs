@@ -113,19 +113,39 @@ fn read_classes(
         labels.extend(images.iter().map(|_| label as u32));
         files.extend(images.iter().map(|image| class.join(image)));
     }
+    let images = read_images(&files, shape)?;
+    Ok(Images::new(shape, images.into_pixels(), labels).expect("one image a file"))
+}
+
+/// Reads image files, in the order given, as images of `shape`; all have the label 0.
+///
+/// # Errors
+/// For the first image that cannot be read.
+pub fn read_images(files: &[PathBuf], shape: Shape) -> Result<Images, DataError> {
     let mut pixels = Vec::new();
     let size = files.len().checked_mul(shape.pixels());
     if size.is_none_or(|size| pixels.try_reserve_exact(size).is_err()) {
-        return Err(DataError::new(path, Problem::Memory { images: files.len(), shape }));
+        let place = files.first().cloned().unwrap_or_default();
+        return Err(DataError::new(place, Problem::Memory { images: files.len(), shape }));
     }
     pixels.resize(files.len() * shape.pixels(), 0);
-    let results: Vec<Result<(), DataError>> = pixels
-        .par_chunks_exact_mut(shape.pixels())
-        .zip(&files)
-        .map(|(pixels, file)| read_image(file, shape, pixels))
-        .collect();
+    let each = pixels.par_chunks_exact_mut(shape.pixels()).zip(files);
+    let results: Vec<_> = each.map(|(pixels, file)| read_image(file, shape, pixels)).collect();
     results.into_iter().collect::<Result<(), _>>()?;
-    Ok(Images::new(shape, pixels, labels).expect("one image a file"))
+    Ok(Images::new(shape, pixels, vec![0; files.len()]).expect("one image a file"))
+}
+
+/// The image files in a directory, and in its directories, sorted.
+///
+/// # Errors
+/// When a directory cannot be read.
+pub fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut files = Vec::new();
+    for name in visible(directory)? {
+        let path = directory.join(name);
+        if path.is_dir() { files.extend(files_in(&path)?) } else { files.push(path) }
+    }
+    Ok(files)
 }
 
 fn read_image(path: &PathBuf, shape: Shape, pixels: &mut [u8]) -> Result<(), DataError> {

@@ -26,7 +26,7 @@ pub use check::{Checked, CheckedFile, Listed, State, check, list};
 pub use dataset::{Dataset, Images, ImagesError, Shape};
 pub use error::{DataError, Problem};
 pub use fetch::fetch;
-pub use folder::read_folder;
+pub use folder::{files_in, read_folder, read_images};
 pub use loader::{Ahead, Batch, Last, Loader, LoaderError, Sampling};
 pub use place::{DataDir, Place, VARIABLE};
 pub use sets::{Archive, CIFAR10, CIFAR100, FASHION_MNIST, Format, MNIST, Set, SetFile};

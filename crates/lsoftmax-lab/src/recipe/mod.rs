@@ -144,6 +144,16 @@ pub enum LearningRate {
     },
 }
 
+impl LearningRate {
+    /// The same schedule from another first rate.
+    pub fn with_rate(mut self, first: f64) -> Self {
+        match &mut self {
+            Self::Steps { rate, .. } | Self::Plateau { rate, .. } => *rate = first,
+        }
+        self
+    }
+}
+
 impl Recipe {
     /// The result to come out with this margin, if there is one to be expected.
     pub fn expected(&self, margin: Margin) -> Option<Expected> {

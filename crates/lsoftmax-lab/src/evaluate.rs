@@ -1,0 +1,143 @@
+//! How well a model does on images.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
+
+use crate::data::{Batch, Images, Loader, LoaderError, Mean, Sampling};
+use crate::model::{Classifier, ModelError};
+
+/// Images that go through the network at a time.
+const BATCH: usize = 256;
+
+/// How well a model does.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Images.
+    pub images: usize,
+    /// Those that were classified wrongly.
+    pub wrong: usize,
+    /// Their share, in percent.
+    pub error: f64,
+    /// The mean cross-entropy, without the margin.
+    pub loss: f64,
+    /// The mean angle between a feature and its class, in degrees.
+    pub angle: f64,
+}
+
+/// Why a model could not be evaluated.
+#[derive(Debug, thiserror::Error)]
+pub enum EvaluateError {
+    /// The images do not fit the model.
+    #[error(transparent)]
+    Loader(#[from] LoaderError),
+    /// The model refused them.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+/// What a model makes of one image.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The features.
+    pub features: Vec<f32>,
+    /// W·x (+ b), one a class.
+    pub logits: Vec<f32>,
+    /// |x|, and |W_j| of every class, give the angles.
+    pub label: u32,
+}
+
+/// Evaluates a model (on the plain device) on all images.
+///
+/// # Errors
+/// When the images do not fit the model.
+pub fn evaluate(
+    model: &Classifier,
+    images: &Images,
+    mean: &Mean,
+) -> Result<Evaluation, EvaluateError> {
+    let norms = weight_norms(model);
+    let (mut wrong, mut loss, mut angle) = (0, 0.0, 0.0);
+    each(model, images, mean, |outcome| {
+        let logits = &outcome.logits;
+        let label = outcome.label as usize;
+        wrong += usize::from(best(logits) != label);
+        let largest = logits.iter().fold(f64::MIN, |most, logit| most.max(f64::from(*logit)));
+        let sum: f64 = logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum();
+        loss += largest + sum.ln() - f64::from(logits[label]);
+        let length = norm(&outcome.features);
+        angle += degrees(f64::from(logits[label]), length * norms[label]);
+    })?;
+    let count = images.len();
+    let share = |sum: f64| sum / count as f64;
+    Ok(Evaluation {
+        images: count,
+        wrong,
+        error: 100.0 * share(wrong as f64),
+        loss: share(loss),
+        angle: share(angle),
+    })
+}
+
+/// Calls `visit` with what the model makes of every image, in order.
+///
+/// # Errors
+/// When the images do not fit the model.
+pub fn each(
+    model: &Classifier,
+    images: &Images,
+    mean: &Mean,
+    mut visit: impl FnMut(&Outcome),
+) -> Result<(), EvaluateError> {
+    let loader = Loader::new(images.clone(), mean.clone(), Sampling::evaluation(BATCH))?;
+    for step in 0..loader.steps_per_epoch() {
+        let batch = loader.batch(step);
+        let labels = batch.labels.clone();
+        let features = model.network.forward(tensor(batch, &Device::flex()));
+        let features = features.map_err(ModelError::from)?;
+        let width = features.dims()[1];
+        let logits = model.head.logits(features.clone());
+        let classes = logits.dims()[1];
+        let numbers = |tensor: Tensor<2>| tensor.into_data().iter::<f32>().collect::<Vec<_>>();
+        let (features, logits) = (numbers(features), numbers(logits));
+        let rows = features.chunks_exact(width).zip(logits.chunks_exact(classes));
+        for ((features, logits), label) in rows.zip(labels) {
+            visit(&Outcome { features: features.into(), logits: logits.into(), label });
+        }
+    }
+    Ok(())
+}
+
+/// A batch's pixels.
+pub(crate) fn tensor(batch: Batch, device: &Device) -> Tensor<4> {
+    let shape = [batch.labels.len(), batch.shape.channels, batch.shape.height, batch.shape.width];
+    Tensor::from_data(TensorData::new(batch.pixels, shape), device)
+}
+
+/// |W_j| of every class.
+pub fn weight_norms(model: &Classifier) -> Vec<f64> {
+    let width = model.head.weight.dims()[1];
+    let weights: Vec<f32> = model.head.weight.val().into_data().iter::<f32>().collect();
+    weights.chunks_exact(width).map(norm).collect()
+}
+
+/// The length of a vector.
+pub fn norm(vector: &[f32]) -> f64 {
+    vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()
+}
+
+/// The angle of a product and the lengths that went into it; 90° where one is zero.
+pub fn degrees(product: f64, lengths: f64) -> f64 {
+    let cosine = if lengths > 0.0 { (product / lengths).clamp(-1.0, 1.0) } else { 0.0 };
+    cosine.acos().to_degrees()
+}
+
+/// The class with the largest logit, the first of several.
+pub fn best(logits: &[f32]) -> usize {
+    let mut best = 0;
+    for (class, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] {
+            best = class;
+        }
+    }
+    best
+}

@@ -1,0 +1,136 @@
+//! Checkpoints: one file each, with a checksum, the last two kept.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::directory::write_whole;
+use super::{RunDirectory, RunError};
+
+/// Everything that a run goes on from.
+#[derive(Clone, Debug)]
+pub struct Checkpoint<S> {
+    /// Steps done.
+    pub step: u64,
+    /// What the trainer knows besides.
+    pub state: S,
+    /// The model's record.
+    pub model: Vec<u8>,
+    /// The optimiser's record.
+    pub optimiser: Vec<u8>,
+}
+
+const MAGIC: &[u8; 16] = b"lsoftmax run v1\n";
+const CHECKSUM: usize = 32;
+/// Checkpoints that stay.
+const KEPT: usize = 2;
+const FOLDER: &str = "checkpoints";
+
+#[derive(Serialize, Deserialize)]
+struct Header<S> {
+    step: u64,
+    state: S,
+    model: usize,
+    optimiser: usize,
+}
+
+impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
+    /// Writes the checkpoint, then removes all but the last two.
+    ///
+    /// # Errors
+    /// When the system refuses; older checkpoints are untouched then.
+    pub fn write(&self, run: &RunDirectory) -> Result<(), RunError> {
+        let folder = run.file(FOLDER);
+        fs::create_dir_all(&folder).map_err(RunError::io(&folder, "made"))?;
+        let header = Header {
+            step: self.step,
+            state: &self.state,
+            model: self.model.len(),
+            optimiser: self.optimiser.len(),
+        };
+        let header = serde_json::to_vec(&header).expect("plain values become JSON");
+        let length = (header.len() as u64).to_le_bytes();
+        let parts = [MAGIC, &length[..], &header, &self.model, &self.optimiser];
+        let mut checksum = Sha256::new();
+        parts.iter().for_each(|part| checksum.update(part));
+        let checksum = checksum.finalize();
+        let path = folder.join(format!("{:09}.checkpoint", self.step));
+        write_whole(&path, &[parts[0], parts[1], parts[2], parts[3], parts[4], &checksum])?;
+        for (_, old) in list(run)?.into_iter().rev().skip(KEPT) {
+            fs::remove_file(&old).map_err(RunError::io(&old, "removed"))?;
+        }
+        Ok(())
+    }
+
+    /// The newest checkpoint that is whole, and a sentence about each newer one that is not.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn newest(run: &RunDirectory) -> Result<(Option<Self>, Vec<String>), RunError> {
+        let mut complaints = Vec::new();
+        for (step, path) in list(run)?.into_iter().rev() {
+            match Self::read(&path) {
+                Ok(found) if found.step == step => return Ok((Some(found), complaints)),
+                Ok(found) => complaints.push(format!(
+                    "{}: is of step {}, not of the step in its name",
+                    path.display(),
+                    found.step
+                )),
+                Err(error) => complaints.push(error.to_string()),
+            }
+        }
+        Ok((None, complaints))
+    }
+
+    fn read(path: &Path) -> Result<Self, RunError> {
+        let bytes = fs::read(path).map_err(RunError::io(path, "read"))?;
+        let damaged = |problem: &str| RunError::damaged(path, problem);
+        let body = bytes.len().checked_sub(CHECKSUM).filter(|body| *body >= MAGIC.len() + 8);
+        let body = body.ok_or_else(|| damaged("is cut short"))?;
+        let (bytes, checksum) = bytes.split_at(body);
+        if !bytes.starts_with(MAGIC) {
+            return Err(damaged("is not a checkpoint of this version of the program"));
+        }
+        if Sha256::digest(bytes).as_slice() != checksum {
+            return Err(damaged("is damaged: its checksum does not fit"));
+        }
+        let rest = &bytes[MAGIC.len()..];
+        let (length, rest) = rest.split_at(8);
+        let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let header = rest.get(..length).ok_or_else(|| damaged("has a header without an end"))?;
+        let header: Header<S> = serde_json::from_slice(header).map_err(|error| {
+            damaged(&format!("is a checkpoint of another version of the program: {error}"))
+        })?;
+        let rest = &rest[length..];
+        if header.model.checked_add(header.optimiser) != Some(rest.len()) {
+            return Err(damaged("does not hold what its header says"));
+        }
+        let (model, optimiser) = rest.split_at(header.model);
+        let (model, optimiser) = (model.to_vec(), optimiser.to_vec());
+        Ok(Self { step: header.step, state: header.state, model, optimiser })
+    }
+}
+
+/// The checkpoints of a run, oldest first.
+fn list(run: &RunDirectory) -> Result<Vec<(u64, PathBuf)>, RunError> {
+    let folder = run.file(FOLDER);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(RunError::io(&folder, "read")(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(RunError::io(&folder, "read"))?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let step = name.and_then(|name| name.strip_suffix(".checkpoint"));
+        if let Some(step) = step.and_then(|step| step.parse().ok()) {
+            found.push((step, path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,125 @@
+//! The log of a run: one JSON object a line.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::RunError;
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Metric {
+    /// What training looked like since the last such line.
+    Training {
+        /// Steps done.
+        step: u64,
+        /// The mean loss.
+        loss: f64,
+        /// The share of samples that were classified rightly, without the margin.
+        accuracy: f64,
+        /// The mean angle between samples and their classes, in degrees.
+        angle: f64,
+        /// The mean norm of the features.
+        feature_norm: f64,
+        /// λ.
+        lambda: f64,
+        /// The learning rate.
+        learning_rate: f64,
+        /// Images a second.
+        images_per_second: f64,
+    },
+    /// An evaluation on the held-out images.
+    Validation {
+        /// Steps done.
+        step: u64,
+        /// The mean cross-entropy, without the margin.
+        loss: f64,
+        /// The share of samples that were classified wrongly, in percent.
+        error: f64,
+    },
+    /// A return to an earlier checkpoint with a larger λ.
+    Rollback {
+        /// Where it went wrong.
+        step: u64,
+        /// Where it goes on.
+        to: u64,
+        /// λ does not fall below this from now on.
+        lambda_floor: f64,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// The log, open at its end.
+#[derive(Debug)]
+pub struct Metrics {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl Metrics {
+    /// Opens the log and cuts it back to its first `length` bytes.
+    ///
+    /// # Errors
+    /// When the system refuses, or the log is shorter than that.
+    pub fn open(path: &Path, length: u64) -> Result<Self, RunError> {
+        let open =
+            OpenOptions::new().create(true).truncate(false).write(true).read(true).open(path);
+        let mut file = open.map_err(RunError::io(path, "opened"))?;
+        let found = file.metadata().map_err(RunError::io(path, "read"))?.len();
+        if found < length {
+            let problem = format!("is {found} bytes long, but was {length} at the checkpoint");
+            return Err(RunError::damaged(path, problem));
+        }
+        file.set_len(length).map_err(RunError::io(path, "cut back"))?;
+        file.seek(SeekFrom::End(0)).map_err(RunError::io(path, "read"))?;
+        Ok(Self { path: path.to_owned(), file, length })
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn add(&mut self, metric: &Metric) -> Result<(), RunError> {
+        let mut line = serde_json::to_string(metric).expect("plain values become JSON");
+        line.push('\n');
+        self.file.write_all(line.as_bytes()).map_err(RunError::io(&self.path, "written"))?;
+        self.length += line.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes of the log so far, all of them on the disk.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn synced(&mut self) -> Result<u64, RunError> {
+        self.file.sync_data().map_err(RunError::io(&self.path, "written"))?;
+        Ok(self.length)
+    }
+
+    /// All lines of a log. A last line without an end is left out: a kill may have cut it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a line is not what it should be.
+    pub fn read(path: &Path) -> Result<Vec<Metric>, RunError> {
+        let file = File::open(path).map_err(RunError::io(path, "read"))?;
+        let mut reader = BufReader::new(file);
+        let mut metrics = Vec::new();
+        let mut line = String::new();
+        while reader.read_line(&mut line).map_err(RunError::io(path, "read"))? > 0 {
+            if !line.ends_with('\n') {
+                break;
+            }
+            metrics.push(serde_json::from_str(&line).map_err(|error| {
+                let number = metrics.len() + 1;
+                RunError::damaged(path, format!("line {number} is not of a log: {error}"))
+            })?);
+            line.clear();
+        }
+        Ok(metrics)
+    }
+}

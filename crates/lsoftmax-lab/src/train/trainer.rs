@@ -1,0 +1,542 @@
+//! The loop.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use burn::module::Module;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::store::ModuleRecord;
+use burn::tensor::{Bytes, Device, Int, Tensor, TensorData};
+use lsoftmax::{HingeLossConfig, HingeNorm, Margin};
+use lsoftmax_nn::NetworkConfig;
+use serde::{Deserialize, Serialize};
+
+use super::divergence::{Divergence, OnDivergence, check_error, check_norm};
+use super::rate::{Rate, RateState};
+use super::{TrainError, material::Material};
+use crate::data::{Batch, DataDir};
+use crate::evaluate::{Evaluation, evaluate, tensor};
+use crate::model::{Classifier, ModelError};
+use crate::recipe::{Loss, Recipe};
+use crate::run::{Checkpoint, Environment, Metric, Metrics, RunDirectory, read_json};
+use crate::saved::{self, Description};
+
+/// What the recipe does not say.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where data are found.
+    pub data: DataDir,
+    /// What to do when training goes nowhere.
+    pub on_divergence: OnDivergence,
+    /// Threads that make batches ahead of need.
+    pub loader_threads: usize,
+    /// Set from outside to end the run after the step that is under way.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// What happens in a run, as it happens.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The run begins, or goes on, at a step.
+    Began {
+        /// Steps done before.
+        step: u64,
+        /// Steps in all.
+        steps: u64,
+        /// The recipe.
+        recipe: &'a Recipe,
+        /// Sentences about checkpoints that could not be used.
+        complaints: &'a [String],
+    },
+    /// A step was taken.
+    Stepped {
+        /// Steps done.
+        step: u64,
+    },
+    /// A line was added to the log.
+    Logged(&'a Metric),
+    /// A checkpoint was written.
+    Kept {
+        /// Steps done.
+        step: u64,
+    },
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// All steps were taken.
+    Done(Box<Summary>),
+    /// It was stopped from outside, and can go on.
+    Interrupted {
+        /// Steps done.
+        step: u64,
+    },
+}
+
+/// What came out of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The recipe's name.
+    pub recipe: String,
+    /// The data.
+    pub data: String,
+    /// The margin m.
+    pub margin: Margin,
+    /// The seed.
+    pub seed: u64,
+    /// Steps taken.
+    pub steps: u64,
+    /// Images of a batch.
+    pub batch: usize,
+    /// On the held-out images, at the end.
+    pub validation: Option<Evaluation>,
+    /// On the test images, looked at once, at the end.
+    pub test: Option<Evaluation>,
+    /// Seconds of training.
+    pub seconds: f64,
+    /// Returns to an earlier checkpoint.
+    pub rollbacks: u32,
+    /// The machine and the program.
+    pub environment: Environment,
+}
+
+/// Begins a run in a new directory.
+///
+/// # Errors
+/// When the recipe, the data or the directory will not do, or training diverges.
+pub fn start(
+    recipe: Recipe,
+    out: &Path,
+    options: &Options,
+    observe: &mut dyn FnMut(Event<'_>),
+) -> Result<Ended, TrainError> {
+    let material = Material::new(&recipe, &options.data)?;
+    let run = RunDirectory::create(out)?;
+    let environment = Environment::here(recipe.precision);
+    run.write_json("environment.json", &environment)?;
+    run.write_recipe(&recipe.to_toml())?;
+    Trainer::new(recipe, run, material, options)?.run(Vec::new(), observe)
+}
+
+/// Goes on with a run where it stopped.
+///
+/// # Errors
+/// When there is no run, its files are damaged, or training diverges.
+pub fn resume(
+    out: &Path,
+    options: &Options,
+    observe: &mut dyn FnMut(Event<'_>),
+) -> Result<Ended, TrainError> {
+    let run = RunDirectory::open(out)?;
+    if run.file("summary.json").is_file() {
+        return Ok(Ended::Done(Box::new(read_json(&run.file("summary.json"))?)));
+    }
+    let path = run.file("recipe.toml");
+    let recipe = Recipe::from_toml(&run.recipe()?, &path.display().to_string())?;
+    let material = Material::new(&recipe, &options.data)?;
+    let (checkpoint, complaints) = Checkpoint::newest(&run)?;
+    if checkpoint.is_none() && !complaints.is_empty() {
+        return Err(TrainError::Resume(format!(
+            "no checkpoint of {} can be used: {}; begin again with another --out",
+            run.path().display(),
+            complaints.join("; ")
+        )));
+    }
+    let mut trainer = Trainer::new(recipe, run, material, options)?;
+    if let Some(checkpoint) = checkpoint {
+        trainer.load(checkpoint)?;
+    }
+    trainer.run(complaints, observe)
+}
+
+/// What a checkpoint holds besides model and optimiser.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct State {
+    /// The network and the classes that the model is for.
+    network: NetworkConfig,
+    classes: usize,
+    rate: RateState,
+    /// λ does not fall below this.
+    lambda_floor: f64,
+    rollbacks: u32,
+    /// Bytes of the log.
+    log: u64,
+    /// What the next line of the log will be made of.
+    window: Window,
+    seconds: f64,
+}
+
+/// Sums since the last line of the log.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Window {
+    steps: u64,
+    loss: f64,
+    accuracy: f64,
+    angle: f64,
+    feature_norm: f64,
+}
+
+/// What a step gave.
+struct Seen {
+    loss: f64,
+    accuracy: f64,
+    angle: f64,
+    feature_norm: f64,
+}
+
+/// Returns to earlier checkpoints, at most.
+const MOST_ROLLBACKS: u32 = 5;
+
+struct Trainer<'a> {
+    recipe: Recipe,
+    run: RunDirectory,
+    material: Material,
+    options: &'a Options,
+    device: Device,
+    model: Classifier,
+    optimiser: ModuleOptimizer,
+    metrics: Metrics,
+    step: u64,
+    state: State,
+}
+
+impl<'a> Trainer<'a> {
+    fn new(
+        recipe: Recipe,
+        run: RunDirectory,
+        material: Material,
+        options: &'a Options,
+    ) -> Result<Self, TrainError> {
+        let device = Device::flex().autodiff();
+        let metrics = Metrics::open(&run.file("metrics.jsonl"), 0)?;
+        let model = fresh(&recipe, &material, &device)?;
+        let state = State {
+            network: material.network.clone(),
+            classes: material.classes,
+            rate: RateState::default(),
+            lambda_floor: 0.0,
+            rollbacks: 0,
+            log: 0,
+            window: Window::default(),
+            seconds: 0.0,
+        };
+        let optimiser = recipe.sgd.init();
+        Ok(Self {
+            recipe,
+            run,
+            material,
+            options,
+            device,
+            model,
+            optimiser,
+            metrics,
+            step: 0,
+            state,
+        })
+    }
+
+    /// Puts everything back to where a checkpoint was taken.
+    fn load(&mut self, checkpoint: Checkpoint<State>) -> Result<(), TrainError> {
+        let Checkpoint { step, state, model, optimiser } = checkpoint;
+        let run = self.run.path().display();
+        let (network, classes) = (&self.material.network, self.material.classes);
+        if (&state.network, state.classes) != (network, classes) {
+            return Err(TrainError::Resume(format!(
+                "the checkpoint of step {step} in {run} is of another network than the recipe beside it: put back the recipe that the run began with"
+            )));
+        }
+        if step > self.recipe.steps {
+            return Err(TrainError::Resume(format!(
+                "the checkpoint in {run} is of step {step}, but the recipe beside it ends at {}: put back the recipe that the run began with",
+                self.recipe.steps
+            )));
+        }
+        let other = |error: String| {
+            TrainError::Resume(format!(
+                "the checkpoint of step {step} in {run} was written by another version of the program ({error}): use that one, or begin again"
+            ))
+        };
+        let record = ModuleRecord::from_bytes(Bytes::from_bytes_vec(model));
+        let record = record.map_err(|error| other(error.to_string()))?;
+        let model = fresh(&self.recipe, &self.material, &self.device)?;
+        self.model = model.try_load_record(record).map_err(|error| other(error.to_string()))?;
+        let optimiser = self.recipe.sgd.init().from_bytes(Bytes::from_bytes_vec(optimiser));
+        self.optimiser = optimiser.map_err(|error| other(error.to_string()))?;
+        self.metrics = Metrics::open(&self.run.file("metrics.jsonl"), state.log)?;
+        (self.step, self.state) = (step, state);
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<(), TrainError> {
+        self.state.log = self.metrics.synced()?;
+        let failed =
+            |error: String| TrainError::Resume(format!("no checkpoint could be made: {error}"));
+        let model = self.model.clone().into_record().into_bytes();
+        let model = model.map_err(|error| failed(error.to_string()))?.to_vec();
+        let optimiser = self.optimiser.into_bytes();
+        let optimiser = optimiser.map_err(|error| failed(error.to_string()))?.to_vec();
+        let state = self.state.clone();
+        Checkpoint { step: self.step, state, model, optimiser }.write(&self.run)?;
+        Ok(())
+    }
+
+    fn run(
+        mut self,
+        complaints: Vec<String>,
+        observe: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Ended, TrainError> {
+        let (step, steps) = (self.step, self.recipe.steps);
+        observe(Event::Began { step, steps, recipe: &self.recipe, complaints: &complaints });
+        loop {
+            match self.train(observe) {
+                Ok(true) => return self.finish(),
+                Ok(false) => return Ok(Ended::Interrupted { step: self.step }),
+                Err(TrainError::Divergence(reason)) => self.roll_back(reason, observe)?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Trains to the end, or until it is told to stop. False in the latter case.
+    fn train(&mut self, observe: &mut dyn FnMut(Event<'_>)) -> Result<bool, TrainError> {
+        let steps = self.recipe.steps;
+        let mut batches = self.material.loader.ahead(self.step..steps, self.options.loader_threads);
+        let mut since = (Instant::now(), self.step);
+        let begun = (Instant::now(), self.state.seconds);
+        while self.step < steps {
+            if self.options.stop.load(Ordering::Relaxed) {
+                self.checkpoint()?;
+                observe(Event::Kept { step: self.step });
+                return Ok(false);
+            }
+            let batch = batches.next().expect("there is a batch for every step");
+            let (lambda, rate) = (self.lambda(), self.rate().at(self.step));
+            let seen = self.take_step(batch, lambda, rate)?;
+            self.step += 1;
+            self.state.seconds = begun.1 + begun.0.elapsed().as_secs_f64();
+            self.state.window.add(&seen);
+            observe(Event::Stepped { step: self.step });
+            check_norm(self.step, seen.feature_norm, lambda)?;
+            let due = |every: u64| self.step.is_multiple_of(every) || self.step == steps;
+            let (log, evaluate, keep) = (
+                due(self.recipe.log_every),
+                due(self.recipe.evaluate_every),
+                due(self.recipe.checkpoint_every),
+            );
+            if log {
+                let images = (self.step - since.1) * self.recipe.batch as u64;
+                let speed = images as f64 / since.0.elapsed().as_secs_f64();
+                let metric = self.state.window.metric(self.step, lambda, rate, speed);
+                self.state.window = Window::default();
+                self.metrics.add(&metric)?;
+                observe(Event::Logged(&metric));
+            }
+            let mut goes_on = true;
+            if evaluate && let Some(found) = self.validate()? {
+                let metric =
+                    Metric::Validation { step: self.step, loss: found.loss, error: found.error };
+                self.metrics.add(&metric)?;
+                observe(Event::Logged(&metric));
+                let at = (self.step, steps);
+                check_error(at, found.error, self.material.classes, rate, lambda)?;
+                let mut schedule = self.rate();
+                goes_on = schedule.evaluated(found.loss);
+                self.state.rate = schedule.state;
+            }
+            if keep || !goes_on {
+                self.checkpoint()?;
+                observe(Event::Kept { step: self.step });
+            }
+            if log || evaluate {
+                since = (Instant::now(), self.step);
+            }
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    fn rate(&self) -> Rate<'_> {
+        Rate::new(&self.recipe.learning_rate, self.state.rate)
+    }
+
+    fn lambda(&self) -> f64 {
+        self.recipe.lambda.at(self.step).max(self.state.lambda_floor)
+    }
+
+    fn take_step(&mut self, batch: Batch, lambda: f64, rate: f64) -> Result<Seen, TrainError> {
+        let labels: Vec<i64> = batch.labels.iter().map(|label| i64::from(*label)).collect();
+        let count = labels.len();
+        let labels = Tensor::<1, Int>::from_data(TensorData::new(labels, [count]), &self.device);
+        let images = tensor(batch, &self.device);
+        let step = self.step + 1;
+        let not_finite = |what: String| Divergence::NotFinite { step, what, rate, lambda };
+        let (loss, seen) = match self.loss(images, labels, lambda) {
+            Err(ModelError::Head(error)) if error.is_not_finite() => {
+                return Err(not_finite(error.to_string()).into());
+            }
+            other => other?,
+        };
+        if !seen.loss.is_finite() {
+            return Err(not_finite("the loss is not finite".into()).into());
+        }
+        let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
+        self.model = self.optimiser.step(rate, self.model.clone(), gradients);
+        Ok(seen)
+    }
+
+    fn loss(
+        &self,
+        images: Tensor<4>,
+        labels: Tensor<1, Int>,
+        lambda: f64,
+    ) -> Result<(Tensor<1>, Seen), ModelError> {
+        match self.recipe.loss {
+            Loss::LSoftmax => {
+                let output = self.model.loss(images, labels, lambda)?;
+                let report = output.report()?;
+                let seen = Seen {
+                    loss: report.loss,
+                    accuracy: report.accuracy,
+                    angle: report.theta.mean,
+                    feature_norm: report.feature_norm.mean,
+                };
+                Ok((output.loss, seen))
+            }
+            Loss::Hinge => {
+                let features = self.model.network.forward(images)?;
+                // The head's report gives what the hinge loss does not: angles and accuracy.
+                let head = self.model.head.clone().valid();
+                let report = head.forward(features.clone().inner(), labels.clone().inner(), 0.0)?;
+                let report = report.report()?;
+                let scores = self.model.head.logits(features);
+                let hinge = HingeLossConfig::new().with_norm(HingeNorm::L2).init();
+                let loss = hinge.forward(scores, labels);
+                let seen = Seen {
+                    loss: loss.clone().into_scalar::<f32>().into(),
+                    accuracy: report.accuracy,
+                    angle: report.theta.mean,
+                    feature_norm: report.feature_norm.mean,
+                };
+                Ok((loss, seen))
+            }
+        }
+    }
+
+    fn validate(&self) -> Result<Option<Evaluation>, TrainError> {
+        let Some(images) = &self.material.validation else { return Ok(None) };
+        let mean = self.material.loader.mean();
+        Ok(Some(evaluate(&self.model.clone().valid(), images, mean)?))
+    }
+
+    /// Goes back to the last checkpoint, or to the beginning, with a larger λ.
+    fn roll_back(
+        &mut self,
+        reason: Divergence,
+        observe: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), TrainError> {
+        let (floor, rollbacks) = (self.state.lambda_floor, self.state.rollbacks);
+        if self.options.on_divergence == OnDivergence::Stop || rollbacks == MOST_ROLLBACKS {
+            return Err(reason.into());
+        }
+        let from = self.step;
+        match Checkpoint::newest(&self.run)?.0 {
+            Some(checkpoint) => self.load(checkpoint)?,
+            None => {
+                self.model = fresh(&self.recipe, &self.material, &self.device)?;
+                self.optimiser = self.recipe.sgd.init();
+                self.metrics = Metrics::open(&self.run.file("metrics.jsonl"), 0)?;
+                self.step = 0;
+                self.state.rate = RateState::default();
+                self.state.window = Window::default();
+            }
+        }
+        self.state.lambda_floor = (4.0 * floor).max(1.0);
+        self.state.rollbacks = rollbacks + 1;
+        let metric = Metric::Rollback {
+            step: from,
+            to: self.step,
+            lambda_floor: self.state.lambda_floor,
+            reason: reason.to_string(),
+        };
+        self.metrics.add(&metric)?;
+        observe(Event::Logged(&metric));
+        // So that a run resumed from here knows of it.
+        self.checkpoint()
+    }
+
+    /// The last evaluations, the model and the summary.
+    fn finish(self) -> Result<Ended, TrainError> {
+        let validation = self.validate()?;
+        let model = self.model.clone().valid();
+        let mean = self.material.loader.mean();
+        let test = match &self.material.test {
+            Some(images) => Some(evaluate(&model, images, mean)?),
+            None => None,
+        };
+        let Recipe { name, data, margin, precision, seed, batch, .. } = &self.recipe;
+        let description = Description {
+            version: saved::VERSION,
+            recipe: name.clone(),
+            data: data.clone(),
+            network: self.material.network.clone(),
+            class_names: self.material.class_names.clone(),
+            classes: self.material.classes,
+            margin: *margin,
+            precision: *precision,
+            mean: mean.clone(),
+        };
+        saved::write(&self.run, &model, &description)?;
+        let summary = Summary {
+            recipe: name.clone(),
+            data: data.clone(),
+            margin: *margin,
+            seed: *seed,
+            steps: self.step,
+            batch: *batch,
+            validation,
+            test,
+            seconds: self.state.seconds,
+            rollbacks: self.state.rollbacks,
+            environment: Environment::here(*precision),
+        };
+        self.run.write_json("summary.json", &summary)?;
+        Ok(Ended::Done(Box::new(summary)))
+    }
+}
+
+/// A model as a run begins with it.
+fn fresh(recipe: &Recipe, material: &Material, device: &Device) -> Result<Classifier, TrainError> {
+    device.seed(recipe.seed);
+    let Material { network, classes, .. } = material;
+    let model = Classifier::new(network, *classes, recipe.margin, recipe.precision, device);
+    Ok(model.map_err(ModelError::from)?)
+}
+
+impl Window {
+    fn add(&mut self, seen: &Seen) {
+        self.steps += 1;
+        self.loss += seen.loss;
+        self.accuracy += seen.accuracy;
+        self.angle += seen.angle;
+        self.feature_norm += seen.feature_norm;
+    }
+
+    fn metric(&self, step: u64, lambda: f64, learning_rate: f64, images_per_second: f64) -> Metric {
+        let mean = |sum: f64| sum / self.steps as f64;
+        Metric::Training {
+            step,
+            loss: mean(self.loss),
+            accuracy: mean(self.accuracy),
+            angle: mean(self.angle),
+            feature_norm: mean(self.feature_norm),
+            lambda,
+            learning_rate,
+            images_per_second,
+        }
+    }
+}

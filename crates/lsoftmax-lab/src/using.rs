@@ -1,0 +1,225 @@
+//! A trained model put to use: evaluated, asked for classes, asked for features.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::arrays::{StagedArrays, WriteError};
+use crate::data::{
+    DataDir, DataError, Dataset, Images, Set, Shape, files_in, read_folder, read_images,
+};
+use crate::evaluate::{
+    EvaluateError, Evaluation, best, degrees, each, evaluate, norm, weight_norms,
+};
+use crate::run::RunError;
+use crate::saved::{self, Saved};
+
+/// Why a model could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum UseError {
+    /// Its files.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The images.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The model and the images do not fit.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
+    /// The result cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The arguments do not fit the model.
+    #[error("{0}")]
+    Fit(String),
+}
+
+impl UseError {
+    /// Whether other arguments or data would help; else the machine failed.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Run(error) => error.is_bad_input(),
+            Self::Write(_) => false,
+            _ => true,
+        }
+    }
+}
+
+/// What `evaluate_run` found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Evaluated {
+    /// The data.
+    pub data: String,
+    /// Which part of it.
+    pub split: &'static str,
+    /// How well the model does on it.
+    #[serde(flatten)]
+    pub evaluation: Evaluation,
+}
+
+/// Which images of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// Those to train on, held-out ones included.
+    Train,
+    /// Those to test on.
+    Test,
+}
+
+impl Split {
+    fn name(self) -> &'static str {
+        match self {
+            Split::Train => "train",
+            Split::Test => "test",
+        }
+    }
+
+    fn of(self, set: Dataset) -> Result<Images, UseError> {
+        let name = set.name;
+        match self {
+            Split::Train => Ok(set.train),
+            Split::Test => set.test.ok_or_else(|| {
+                UseError::Fit(format!("{name} has no test images; ask for --split train"))
+            }),
+        }
+    }
+}
+
+/// Evaluates the model of a run on a set, its own unless another is named.
+///
+/// # Errors
+/// When the model or the images cannot be read, or do not fit.
+pub fn evaluate_run(
+    run: &Path,
+    name: Option<&str>,
+    split: Split,
+    data: &DataDir,
+) -> Result<Evaluated, UseError> {
+    let Saved { model, description } = Saved::read(run)?;
+    let name = name.unwrap_or(&description.data);
+    let set = match Set::named(name) {
+        Some(set) => set.read(data)?,
+        None => read_folder(name, shape(&description.network.input))?,
+    };
+    if set.classes > description.classes {
+        return Err(UseError::Fit(format!(
+            "{name} has {} classes, but the model knows {}",
+            set.classes, description.classes
+        )));
+    }
+    let images = split.of(set)?;
+    let evaluation = evaluate(&model, &images, &description.mean)?;
+    Ok(Evaluated { data: name.to_owned(), split: split.name(), evaluation })
+}
+
+/// What a model says of an image.
+#[derive(Clone, Debug, Serialize)]
+pub struct Prediction {
+    /// The file.
+    pub image: String,
+    /// The class's number.
+    pub class: usize,
+    /// Its name, where it is known.
+    pub name: Option<String>,
+    /// The softmax probability.
+    pub probability: f64,
+    /// The angle between the feature and the class, in degrees.
+    pub angle: f64,
+}
+
+/// Asks the model of a run for the classes of image files.
+///
+/// # Errors
+/// When the model or an image cannot be read.
+pub fn predict(run: &Path, files: &[PathBuf]) -> Result<Vec<Prediction>, UseError> {
+    let Saved { model, description } = Saved::read(run)?;
+    let images = read_images(files, shape(&description.network.input))?;
+    let norms = weight_norms(&model);
+    let mut files = files.iter();
+    let mut predictions = Vec::new();
+    each(&model, &images, &description.mean, |outcome| {
+        let logits = &outcome.logits;
+        let class = best(logits);
+        let largest = f64::from(logits[class]);
+        let sum: f64 = logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum();
+        let lengths = norm(&outcome.features) * norms[class];
+        let file = files.next().expect("one outcome a file");
+        predictions.push(Prediction {
+            image: file.display().to_string(),
+            class,
+            name: description.class_names.as_ref().and_then(|names| names.get(class).cloned()),
+            probability: 1.0 / sum,
+            angle: degrees(largest, lengths),
+        });
+    })?;
+    Ok(predictions)
+}
+
+/// What `embed` wrote.
+#[derive(Clone, Debug, Serialize)]
+pub struct Embedded {
+    /// The file.
+    pub out: String,
+    /// Rows.
+    pub images: usize,
+    /// Columns.
+    pub features: usize,
+    /// Whether every row has a length of 1.
+    pub normalised: bool,
+}
+
+/// Writes the features of images to a .npy file, one row an image.
+///
+/// `input` is the name of a set (its `split`), an image file, or a directory of images, whose files
+/// are taken in the order of their paths.
+///
+/// # Errors
+/// When the model or the images cannot be read, or the file cannot be written.
+pub fn embed(
+    run: &Path,
+    input: &str,
+    split: Split,
+    data: &DataDir,
+    out: &Path,
+    normalised: bool,
+) -> Result<Embedded, UseError> {
+    let Saved { model, description } = Saved::read(run)?;
+    let images = match Set::named(input) {
+        Some(set) => split.of(set.read(data)?)?,
+        None => {
+            let path = Path::new(input);
+            let files = if path.is_dir() { files_in(path)? } else { vec![path.to_owned()] };
+            read_images(&files, shape(&description.network.input))?
+        }
+    };
+    let width = description.network.features.size;
+    let mut rows = Vec::with_capacity(images.len() * width);
+    each(&model, &images, &description.mean, |outcome| {
+        let length = norm(&outcome.features);
+        let scale = if normalised && length > 0.0 { 1.0 / length } else { 1.0 };
+        rows.extend(outcome.features.iter().map(|value| (f64::from(*value) * scale) as f32));
+    })?;
+    let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut staged = StagedArrays::new(directory.unwrap_or(Path::new(".")))?;
+    let name = out.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| UseError::Fit(format!("{} names no file", out.display())))?;
+    staged.add(name, &[images.len(), width], &rows)?;
+    staged.commit()?;
+    let out = out.display().to_string();
+    Ok(Embedded { out, images: images.len(), features: width, normalised })
+}
+
+/// Writes the weights of a run's model to a safetensors file.
+///
+/// # Errors
+/// When the model cannot be read, or the file cannot be written.
+pub fn export(run: &Path, out: &Path) -> Result<usize, UseError> {
+    let Saved { model, .. } = Saved::read(run)?;
+    let bytes = saved::to_safetensors(&model);
+    saved::export(&model, out)?;
+    Ok(bytes.len())
+}
+
+fn shape(&[channels, height, width]: &[usize; 3]) -> Shape {
+    Shape { channels, height, width }
+}
