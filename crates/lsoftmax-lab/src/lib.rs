@@ -7,6 +7,7 @@
 //! | [`model`] | a network with its head and optimiser |
 //! | [`recipe`] | what a training run is made of |
 //! | [`mod@bench`] | how fast head and training are on this machine |
+//! | [`figures`] | pictures, tables and the page they are on, from numbers |
 //! | [`demo`] | the paper's closed form, found by the head itself |
 //! | [`threads`] | the threads that all commands share |
 //! | [`arrays`] | numpy's `.npy` files, read with distrust and written whole |
@@ -15,6 +16,7 @@ pub mod arrays;
 pub mod bench;
 pub mod data;
 pub mod demo;
+pub mod figures;
 pub mod loss;
 pub mod model;
 pub mod recipe;
