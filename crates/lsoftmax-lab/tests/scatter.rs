@@ -55,15 +55,10 @@ fn dots(document: &roxmltree::Document<'_>) -> BTreeMap<String, Vec<(f64, f64)>>
 #[test]
 fn four_panels_of_ten_thousand_samples_make_a_small_file_inside_its_box() {
     let runs: Vec<_> = (1..=4).map(|m| (m, clusters(10_000, 0.3 / f64::from(m)))).collect();
-    let panel = |(m, (features, labels, weights)): &'_ (u32, (Vec<f32>, Vec<u32>, Vec<f32>))| {
-        let title = format!("m = {m}, 98.{m} % test accuracy");
-        (title, features.clone(), labels.clone(), weights.clone())
-    };
-    let owned: Vec<_> = runs.iter().map(panel).collect();
-    let panels: Vec<Panel<'_>> = owned
+    let panels: Vec<Panel<'_>> = runs
         .iter()
-        .map(|(title, features, labels, weights)| Panel {
-            title: title.clone(),
+        .map(|(m, (features, labels, weights))| Panel {
+            title: format!("m = {m}, 98.{m} % test accuracy"),
             embedding: Embedding::new(features, labels, weights, 2).unwrap(),
         })
         .collect();

@@ -85,7 +85,7 @@ impl Axis {
         let decades = round.iter().filter(|tick| tick.1 == 1).count();
         let every = decades.div_ceil(10) as i32;
         let shown = |tick: &&(f64, i32, i32)| {
-            round.len() <= 7 || (tick.1 == 1 && tick.2.rem_euclid(every) == 0)
+            round.len() <= 10 || (tick.1 == 1 && tick.2.rem_euclid(every) == 0)
         };
         let ticks =
             round.iter().filter(shown).map(|tick| (tick.0, written(tick.0, tick.0))).collect();

@@ -4,8 +4,8 @@ use super::svg::{Anchor, Font, GREY, INK, Svg, shortened, width};
 
 /// Ten colours that stay apart with every kind of colour blindness, chosen by simulating it.
 const COLOURS: [&str; 10] = [
-    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70",
-    "#717581", "#92dadb",
+    "#0076e3", "#ce9703", "#990800", "#782ea6", "#2a4f57", "#f75f8c", "#14dced", "#767a20",
+    "#9a98d2", "#acda3e",
 ];
 
 /// More names than this are counted, not shown.
@@ -42,65 +42,66 @@ pub(super) enum Mark {
     Line,
 }
 
-/// Marks and names in as many centred rows as they need.
+/// Marks and names: in one row if they fit, else in columns.
 pub(super) struct Legend {
     mark: Mark,
-    /// The entries of each row: index, what is written, width.
-    rows: Vec<Vec<(usize, String, f64)>>,
+    /// What is written, and where its mark begins: from the left, and in which row.
+    entries: Vec<(String, f64, usize)>,
+    width: f64,
 }
 
 impl Legend {
     /// Divides the names into rows of at most `room`.
     pub fn new<'a>(mark: Mark, names: impl ExactSizeIterator<Item = &'a str>, room: f64) -> Self {
         let more = names.len().saturating_sub(SHOWN);
-        let mut entries: Vec<(usize, String)> = names
+        let mut texts: Vec<String> = names
             .take(SHOWN)
             .map(|name| shortened(name, SIZE, room - Self::indent(mark)))
-            .enumerate()
             .collect();
         if more > 0 {
-            entries.push((SHOWN, format!("and {more} more")));
+            texts.push(format!("and {more} more"));
         }
-        let mut rows = vec![Vec::new()];
-        let mut used = 0.0;
-        for (index, text) in entries {
-            let needs = Self::indent(mark) + width(&text, SIZE);
-            if used > 0.0 && used + GAP + needs > room {
-                rows.push(Vec::new());
-                used = 0.0;
-            }
-            used += if used > 0.0 { GAP } else { 0.0 } + needs;
-            rows.last_mut().expect("there is a first row").push((index, text, needs));
+        let widths: Vec<f64> =
+            texts.iter().map(|text| Self::indent(mark) + width(text, SIZE) + GAP).collect();
+        let (one_row, widest) =
+            (widths.iter().sum::<f64>() - GAP, widths.iter().copied().fold(0.0, f64::max));
+        if one_row <= room {
+            let mut left = 0.0;
+            let place = |(text, width)| {
+                left += width;
+                (text, left - width, 0)
+            };
+            return Self {
+                mark,
+                entries: texts.into_iter().zip(widths).map(place).collect(),
+                width: one_row,
+            };
         }
-        Self { mark, rows }
+        let most = (((room + GAP) / widest) as usize).max(1);
+        let columns = texts.len().div_ceil(texts.len().div_ceil(most));
+        let place = |(index, text)| (text, (index % columns) as f64 * widest, index / columns);
+        let entries = texts.into_iter().enumerate().map(place).collect();
+        Self { mark, entries, width: columns as f64 * widest - GAP }
     }
 
     pub fn height(&self) -> f64 {
-        ROW * self.rows.len() as f64
+        ROW * self.entries.last().map_or(0.0, |entry| (entry.2 + 1) as f64)
     }
 
     /// Draws it below `top`, around `middle`.
     pub fn draw(&self, svg: &mut Svg, middle: f64, top: f64) {
-        for (row, entries) in self.rows.iter().enumerate() {
-            let y = top + ROW * (row as f64 + 0.5);
-            let whole = entries.iter().map(|entry| entry.2).sum::<f64>()
-                + GAP * (entries.len() as f64 - 1.0);
-            let mut x = middle - whole / 2.0;
-            for (index, text, needs) in entries {
-                let indent = Self::indent(self.mark);
-                match self.mark {
-                    _ if *index == SHOWN => {}
-                    Mark::Dot => svg.circle((x + 5.0, y), 5.0, colour(*index)),
-                    Mark::Line => svg.polyline(
-                        &[(x, y), (x + indent - 8.0, y)],
-                        colour(*index),
-                        dashes(*index),
-                    ),
+        let indent = Self::indent(self.mark);
+        for (index, (text, left, row)) in self.entries.iter().enumerate() {
+            let (x, y) = (middle - self.width / 2.0 + left, top + ROW * (*row as f64 + 0.5));
+            match self.mark {
+                _ if index == SHOWN => {}
+                Mark::Dot => svg.circle((x + 5.0, y), 5.0, colour(index)),
+                Mark::Line => {
+                    svg.polyline(&[(x, y), (x + indent - 8.0, y)], colour(index), dashes(index))
                 }
-                let font = Font { fill: if *index == SHOWN { GREY } else { INK }, ..FONT };
-                svg.text((x + indent, y + 4.5), Anchor::Start, font, f64::INFINITY, text);
-                x += needs + GAP;
             }
+            let font = Font { fill: if index == SHOWN { GREY } else { INK }, ..FONT };
+            svg.text((x + indent, y + 4.5), Anchor::Start, font, f64::INFINITY, text);
         }
     }
 

@@ -120,7 +120,7 @@ fn draw(svg: &mut Svg, (x, y): (f64, f64), embedding: &Embedding<'_>, classes: &
     }
 }
 
-/// Two ticks or so on each half axis, with numbers that can be read on top of the samples.
+/// Two ticks or so on each half axis. Numbers, which can be read on top of the samples, are on the positive ones.
 fn ticks(svg: &mut Svg, (x, y): (f64, f64), furthest: f64, scale: f64) {
     let step = step(furthest / 2.5);
     let font = Font { size: 10.0, fill: GREY, bold: false, rim: true };
@@ -130,11 +130,13 @@ fn ticks(svg: &mut Svg, (x, y): (f64, f64), furthest: f64, scale: f64) {
         if at.abs() > REACH {
             continue;
         }
-        let text = written(value, step);
         svg.line((x + at, y - 2.5), (x + at, y + 2.5), GREY, 1.0);
         svg.line((x - 2.5, y - at), (x + 2.5, y - at), GREY, 1.0);
-        svg.text((x + at, y + 13.0), Anchor::Middle, font, f64::INFINITY, &text);
-        svg.text((x - 5.0, y - at + 3.5), Anchor::End, font, f64::INFINITY, &text);
+        if value > 0.0 {
+            let text = written(value, step);
+            svg.text((x + at, y + 13.0), Anchor::Middle, font, f64::INFINITY, &text);
+            svg.text((x - 5.0, y - at + 3.5), Anchor::End, font, f64::INFINITY, &text);
+        }
     }
 }
 

@@ -79,7 +79,7 @@ impl Svg {
 
     /// A line through points; `dashes` as SVG's `stroke-dasharray`, or nothing.
     pub fn polyline(&mut self, points: &[(f64, f64)], stroke: &str, dashes: &str) {
-        self.put(format_args!("<polyline fill=\"none\" stroke=\"{stroke}\" stroke-width=\"1.8\" stroke-linejoin=\"round\""));
+        self.put(format_args!("<polyline fill=\"none\" stroke=\"{stroke}\" stroke-width=\"1.6\" stroke-linejoin=\"round\""));
         if !dashes.is_empty() {
             self.put(format_args!(" stroke-dasharray=\"{dashes}\""));
         }
