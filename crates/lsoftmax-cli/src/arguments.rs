@@ -16,7 +16,8 @@ Exit codes:
 
 const EXAMPLES: &str = "\
 Examples:
-  lsoftmax                                              a table of margins, in a blink
+  lsoftmax                                              trains m = 1 … 4 on MNIST and draws what it learnt
+  lsoftmax train mnist --quick
   lsoftmax loss --features x.npy --weights w.npy --labels y.npy
   lsoftmax bench head --classes 100000
   lsoftmax bench train --network cifar10

@@ -3,6 +3,7 @@
 mod arguments;
 mod bench;
 mod data;
+mod demo;
 mod loss;
 mod train;
 mod using;
@@ -46,7 +47,10 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<String> {
     match arguments.command {
-        None => Ok(lsoftmax_lab::demo::run()?.to_string()),
+        None => {
+            lsoftmax_lab::threads::start()?;
+            demo::run()
+        }
         Some(Command::Loss(arguments)) => {
             lsoftmax_lab::threads::start()?;
             loss::run(arguments)
@@ -94,7 +98,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         None if error.is::<lsoftmax_lab::bench::BenchError>() => BAD_INPUT,
         None if error.is::<lsoftmax_nn::NetworkError>() => BAD_INPUT,
         None if error.is::<lsoftmax_lab::recipe::RecipeError>() => BAD_INPUT,
-        None if error.is::<train::Interrupted>() => INTERRUPTED,
+        None if error.is::<train::Interrupted>() || error.is::<demo::Interrupted>() => INTERRUPTED,
         None if error.is::<lsoftmax_lab::train::TrainError>() => {
             let error = error.downcast_ref::<lsoftmax_lab::train::TrainError>();
             if error.is_some_and(|error| error.is_bad_input()) { BAD_INPUT } else { FAILED }
@@ -104,7 +108,10 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             if error.is_some_and(|error| error.is_bad_input()) { BAD_INPUT } else { FAILED }
         }
         None if error.is::<lsoftmax_lab::data::DataError>() => BAD_INPUT,
-        None if error.is::<lsoftmax_lab::demo::DemoError>() => BAD_INPUT,
+        None if error.is::<lsoftmax_lab::demo::DemoError>() => {
+            let error = error.downcast_ref::<lsoftmax_lab::demo::DemoError>();
+            if error.is_some_and(|error| error.is_bad_input()) { BAD_INPUT } else { FAILED }
+        }
         None if error.is::<lsoftmax_lab::threads::ThreadsError>() => BAD_INPUT,
         None => FAILED,
     }

@@ -38,7 +38,7 @@ pub fn run(arguments: TrainArguments) -> anyhow::Result<String> {
         stop: stop_on_signals()?,
     };
     let mut progress = Progress::new();
-    let mut observe = |event: Event<'_>| progress.show(event);
+    let mut observe = |event: Event<'_>| progress.show("", event);
     let (out, ended) = match &arguments.resume {
         Some(out) => (out.clone(), train::resume(out, &options, &mut observe)),
         None => {
@@ -48,7 +48,7 @@ pub fn run(arguments: TrainArguments) -> anyhow::Result<String> {
             (out, ended)
         }
     };
-    progress.bar.finish_and_clear();
+    progress.finish();
     match ended? {
         Ended::Interrupted { step } => Err(Interrupted { step, run: out }.into()),
         Ended::Done(summary) if arguments.json => crate::json(&summary),
@@ -57,7 +57,7 @@ pub fn run(arguments: TrainArguments) -> anyhow::Result<String> {
 }
 
 /// Ctrl-C, or a request to end, sets the flag; a second one ends the program at once.
-fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     let handler = move || {
@@ -131,43 +131,47 @@ fn text(summary: &Summary, out: &Path) -> String {
 }
 
 /// A bar on a terminal, lines elsewhere.
-struct Progress {
+pub struct Progress {
     bar: ProgressBar,
     terminal: bool,
-    batch: usize,
     error: Option<f64>,
 }
 
 impl Progress {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
         let style = "{wide_bar} {pos}/{len} {eta} left\n{msg}";
         let style = ProgressStyle::with_template(style).expect("the template is right");
-        Self { bar: bar.with_style(style), terminal, batch: 0, error: None }
+        Self { bar: bar.with_style(style), terminal, error: None }
     }
 
-    fn show(&mut self, event: Event<'_>) {
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Shows what happens in the run that `prefix` stands for.
+    pub fn show(&mut self, prefix: &str, event: Event<'_>) {
         match event {
-            Event::Began { step, steps, recipe, complaints } => {
+            Event::Began { step, steps, complaints, .. } => {
                 for complaint in complaints {
                     self.line(&format!("{complaint}; an older checkpoint is used"));
                 }
                 if step > 0 {
-                    self.line(&format!("going on after step {step} of {steps}"));
+                    self.line(&format!("{prefix}going on after step {step} of {steps}"));
                 }
-                self.batch = recipe.batch;
+                self.error = None;
                 self.bar.set_length(steps);
                 self.bar.set_position(step);
                 self.bar.reset_eta();
             }
             Event::Stepped { step } => self.bar.set_position(step),
-            Event::Logged(metric) => self.log(metric),
+            Event::Logged(metric) => self.log(prefix, metric),
             Event::Kept { .. } => {}
         }
     }
 
-    fn log(&mut self, metric: &Metric) {
+    fn log(&mut self, prefix: &str, metric: &Metric) {
         match metric {
             Metric::Training {
                 step,
@@ -182,23 +186,23 @@ impl Progress {
                 let error =
                     self.error.map_or(String::new(), |e| format!(", held out {e:.2} % wrong"));
                 let text = format!(
-                    "loss {loss:.4}, {:.2} % right, {angle:.1}°, λ {lambda:.3}, rate {learning_rate}, {images_per_second:.0} images/s{error}",
+                    "loss {loss:.4}, {:.2} % right, {angle:.1}°, λ {lambda:.3}, rate {learning_rate:.4}, {images_per_second:.0} images/s{error}",
                     100.0 * accuracy
                 );
                 if self.terminal {
-                    self.bar.set_message(text);
+                    self.bar.set_message(format!("{prefix}{text}"));
                 } else {
-                    self.line(&format!("step {step}: {text}"));
+                    self.line(&format!("{prefix}step {step}: {text}"));
                 }
             }
             Metric::Validation { step, error, loss } => {
                 self.error = Some(*error);
                 if !self.terminal {
-                    self.line(&format!("step {step}: held out {error:.2} % wrong, loss {loss:.4}"));
+                    self.line(&format!("{prefix}step {step}: held out {error:.2} % wrong, loss {loss:.4}"));
                 }
             }
             Metric::Rollback { step, to, lambda_floor, reason } => self.line(&format!(
-                "step {step}: {reason}; going on from step {to} with λ of at least {lambda_floor}"
+                "{prefix}step {step}: {reason}; going on from step {to} with λ of at least {lambda_floor}"
             )),
         }
     }

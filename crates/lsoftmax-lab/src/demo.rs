@@ -1,188 +1,238 @@
-//! The first thing to see: the paper's closed form, found by the head itself.
+//! The first thing to see: Figure 2 of the paper, trained here and now.
 //!
-//! Two classes with weights of length 1, θ₁₂ apart, and a sample that turns from one to the other.
-//! Under the margin a class holds the sample only up to the angle where its logit, ψ(θ) in place of
-//! cos θ, equals the other's: there the loss is ln 2. That angle is searched for with the head's own
-//! loss, for both classes; between the two lies the angular margin, (m−1)/(m+1)·θ₁₂ in the paper.
+//! The paper's network with two features learns MNIST with m = 1, 2, 3 and 4. The larger the margin,
+//! the narrower the classes and the wider the empty space between them.
 
-use std::f64::consts::LN_2;
 use std::fmt;
+use std::path::{Path, PathBuf};
 
-use burn::module::Param;
-use burn::tensor::{Device, Tensor, TensorData};
-use lsoftmax::{HeadError, LSoftmax, Margin, MarginError, Precision};
+use lsoftmax::{Engine, EngineError, Margin, peak_gflops};
+use serde::Serialize;
 
-/// The angle between the two classes, in degrees.
-const BETWEEN: f64 = 90.0;
+use crate::data::{DataError, MNIST};
+use crate::evaluate::{EvaluateError, each};
+use crate::figures::{
+    ClassAngles, Embedding, Figure, FigureError, Panel, Picture, Report, ReportError, Table,
+    scatter,
+};
+use crate::recipe::{Recipe, RecipeError};
+use crate::run::RunError;
+use crate::saved::Saved;
+use crate::train::{Ended, Event, Options, TrainError, resume, start};
 
-/// The length of the sample. Longer makes the loss steeper where it crosses ln 2.
-const LENGTH: f64 = 10.0;
+/// The margins that are shown.
+pub const MARGINS: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
 
-/// The boundaries of two classes under a margin. Angles are in degrees from the first class.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Boundaries {
+/// The share of the loop's peak that training reaches, about.
+const EFFICIENCY: f64 = 0.8;
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Demo {
+    /// One a margin.
+    pub rows: Vec<Row>,
+    /// The page with table and pictures.
+    pub report: PathBuf,
+}
+
+/// What came out for a margin.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
     /// The margin m.
     pub margin: Margin,
-    /// θ₁₂, the angle between the two classes.
-    pub between: f64,
-    /// Up to here the first class holds a sample.
-    pub first: f64,
-    /// From here on the second class does.
-    pub second: f64,
+    /// The share of test images that are classified rightly, in percent.
+    pub accuracy: f64,
+    /// Angles between features and classes, on the test images.
+    #[serde(flatten)]
+    pub angles: ClassAngles,
 }
 
-impl Boundaries {
-    /// The angular margin between the two classes, as measured.
-    pub fn measured(&self) -> f64 {
-        self.second - self.first
-    }
-
-    /// The paper's closed form, (m−1)/(m+1)·θ₁₂.
-    pub fn closed_form(&self) -> f64 {
-        let m = self.margin.value();
-        (m - 1.0) / (m + 1.0) * self.between
-    }
-}
-
-/// The demonstration's result; displays itself as a table.
-#[derive(Clone, Debug)]
-pub struct Demo {
-    /// One entry a margin.
-    pub rows: Vec<Boundaries>,
-}
-
-/// Why the demonstration failed.
+/// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// The head refused a sample.
+    /// Training.
     #[error(transparent)]
-    Head(#[from] HeadError),
-    /// A margin is none.
+    Train(#[from] TrainError),
+    /// The recipe.
     #[error(transparent)]
-    Margin(#[from] MarginError),
+    Recipe(#[from] RecipeError),
+    /// A run's files.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The data.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The evaluation.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
+    /// The picture.
+    #[error(transparent)]
+    Figure(#[from] FigureError),
+    /// The page.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// The kernel path that was asked for is not to be had.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
 }
 
-/// Finds the boundaries for m = 1, 2, 3 and 4. Takes milliseconds.
-///
-/// # Errors
-/// When the head refuses, as with an unknown kernel path in the environment.
-pub fn run() -> Result<Demo, DemoError> {
-    let row = |m: u8| boundaries(Margin::new(m)?, BETWEEN);
-    Ok(Demo { rows: (1..=4).map(row).collect::<Result<_, _>>()? })
-}
-
-/// Finds the boundaries of two classes `between` degrees apart.
-///
-/// ```
-/// use lsoftmax::Margin;
-/// let found = lsoftmax_lab::demo::boundaries(Margin::new(2)?, 90.0)?;
-/// assert!((found.measured() - 30.0).abs() < 1e-3);
-/// # Ok::<(), lsoftmax_lab::demo::DemoError>(())
-/// ```
-///
-/// # Errors
-/// When the head refuses.
-pub fn boundaries(margin: Margin, between: f64) -> Result<Boundaries, DemoError> {
-    let device = Device::flex();
-    let weights = [direction(0.0, 1.0), direction(between, 1.0)].concat();
-    let head = LSoftmax {
-        weight: Param::from_data(TensorData::new(weights, [2, 2]), &device),
-        bias: None,
-        margin,
-        precision: Precision::F32,
-    };
-    let loss = |angle: f64, label: i64| -> Result<f64, HeadError> {
-        let sample = TensorData::new(direction(angle, LENGTH), [1, 2]);
-        let label = Tensor::from_ints([label], &device);
-        Ok(head.forward(Tensor::from_data(sample, &device), label, 0.0)?.report()?.loss)
-    };
-    let first = bisect(between, |angle| Ok(loss(angle, 0)? < LN_2))?;
-    let second = between - bisect(between, |angle| Ok(loss(between - angle, 1)? < LN_2))?;
-    Ok(Boundaries { margin, between, first, second })
-}
-
-fn direction(degrees: f64, length: f64) -> Vec<f32> {
-    let (sine, cosine) = degrees.to_radians().sin_cos();
-    vec![(length * cosine) as f32, (length * sine) as f32]
-}
-
-/// The angle from 0 to `end` up to which `holds`.
-fn bisect(end: f64, holds: impl Fn(f64) -> Result<bool, HeadError>) -> Result<f64, HeadError> {
-    let (mut low, mut high) = (0.0, end);
-    for _ in 0..32 {
-        let middle = (low + high) / 2.0;
-        if holds(middle)? {
-            low = middle;
-        } else {
-            high = middle;
+impl DemoError {
+    /// Whether other arguments would help; else the machine failed.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Train(error) => error.is_bad_input(),
+            Self::Run(error) => error.is_bad_input(),
+            Self::Report(_) => false,
+            _ => true,
         }
     }
-    Ok((low + high) / 2.0)
 }
 
-/// Characters of the picture beside the table.
-const WIDTH: usize = 30;
-
-/// From the first class on the left to the second on the right: who holds which angle.
-fn picture(row: &Boundaries) -> String {
-    let angle = |i: usize| (i as f64 + 0.5) / WIDTH as f64 * row.between;
-    let mark = |i: usize| match angle(i) {
-        angle if angle < row.first => '1',
-        angle if angle > row.second => '2',
-        _ => '·',
-    };
-    (0..WIDTH).map(mark).collect()
+/// About how many seconds the demonstration takes on this machine.
+///
+/// # Errors
+/// When the recipe or the kernel path is not to be had.
+pub fn seconds() -> Result<f64, DemoError> {
+    let recipe = Recipe::quick("mnist-2d")?;
+    let network = recipe.network.config().map_err(crate::model::ModelError::from);
+    let stack = network.and_then(|network| Ok(network.stack()?)).map_err(TrainError::from)?;
+    let work: u64 = (0..stack.units().len()).map(|unit| stack.multiply_adds(unit)).sum();
+    // Three products an image in training, one for each of the test images and of the held-out.
+    let evaluations = 10_000 + recipe.validation as u64 * (recipe.steps / recipe.evaluate_every);
+    let images = 3 * recipe.steps * recipe.batch as u64 + evaluations;
+    let gflop = 2.0 * work as f64 * images as f64 / 1e9;
+    let peak = peak_gflops(Engine::new(recipe.precision)?);
+    Ok(MARGINS.len() as f64 * gflop / (EFFICIENCY * peak))
 }
 
-const INTRODUCTION: &str = "\
-Large-margin softmax multiplies the angle between a sample and its class by m.
-Two classes, 90° apart: how far may a sample turn before the other class wins?
-Found by bisection on the head's own loss; the paper says (m−1)/(m+1)·90°.
-";
+/// Trains, measures and draws, in `out`. Margins that were trained there before are not again.
+///
+/// None when it was stopped from outside.
+///
+/// # Errors
+/// When the directory cannot be written to.
+pub fn run(
+    out: &Path,
+    options: &Options,
+    observe: &mut dyn FnMut(Margin, Event<'_>),
+) -> Result<Option<Demo>, DemoError> {
+    let mut shown = Vec::new();
+    for margin in MARGINS {
+        let margin = Margin::new(margin).expect("a whole number is a margin");
+        let run = out.join(format!("m{margin}"));
+        let mut observe = |event: Event<'_>| observe(margin, event);
+        let ended = if run.join("recipe.toml").is_file() {
+            resume(&run, options, &mut observe)?
+        } else {
+            let recipe = Recipe { margin, ..Recipe::quick("mnist-2d")? };
+            start(recipe, &run, options, &mut observe)?
+        };
+        if let Ended::Interrupted { .. } = ended {
+            return Ok(None);
+        }
+        shown.push((margin, Shown::of(&run, options)?));
+    }
+    let mut rows = Vec::new();
+    let mut panels = Vec::new();
+    for (margin, shown) in &shown {
+        let embedding = Embedding::new(&shown.features, &shown.labels, &shown.weights, 2)?;
+        let angles = ClassAngles::of(&embedding)?;
+        let accuracy = 100.0 * shown.right as f64 / shown.labels.len() as f64;
+        let title = format!("m = {margin}, {accuracy:.1} % test accuracy");
+        rows.push(Row { margin: *margin, accuracy, angles });
+        panels.push(Panel { title, embedding });
+    }
+    let classes: Vec<String> = (0..10).map(|digit| digit.to_string()).collect();
+    let picture = scatter(&panels, &classes)?;
+    let demo = Demo { rows, report: out.join("report.html") };
+    picture.write(out.join("figure2.svg")).map_err(ReportError::from)?;
+    demo.page(picture).write(&demo.report)?;
+    Ok(Some(demo))
+}
 
-const NEXT: &str = "
-m = 1 is softmax: the classes touch. A larger m opens a gap that training has to keep.
+/// What a model makes of the test images.
+struct Shown {
+    features: Vec<f32>,
+    labels: Vec<u32>,
+    weights: Vec<f32>,
+    right: usize,
+}
 
-Next:
-  lsoftmax loss --help     the loss and its gradients for your own .npy arrays
-  lsoftmax bench head      how fast the head is on this machine
-  lsoftmax --help          everything else";
+impl Shown {
+    fn of(run: &Path, options: &Options) -> Result<Self, DemoError> {
+        let Saved { model, description } = Saved::read(run)?;
+        let digits = MNIST.read(&options.data)?;
+        let images = digits.test.expect("MNIST has test images");
+        let (mut features, mut right) = (Vec::new(), 0);
+        each(&model, &images, &description.mean, |outcome| {
+            features.extend_from_slice(&outcome.features);
+            right += usize::from(crate::evaluate::best(&outcome.logits) == outcome.label as usize);
+        })?;
+        let weights = model.head.weight.val().into_data().iter::<f32>().collect();
+        Ok(Self { features, labels: images.labels().to_vec(), weights, right })
+    }
+}
+
+const HEAD: [&str; 5] =
+    ["m", "test accuracy", "angle to own class", "spread of a class", "angular margin"];
+
+impl Row {
+    fn cells(&self) -> [String; 5] {
+        let ClassAngles { own, spread, margin, .. } = self.angles;
+        [
+            self.margin.to_string(),
+            format!("{:.2} %", self.accuracy),
+            format!("{own:.1}°"),
+            format!("{spread:.1}°"),
+            format!("{margin:.1}°"),
+        ]
+    }
+}
+
+impl Demo {
+    fn page(&self, picture: Picture) -> Report {
+        Report {
+            title: "Large-margin softmax on MNIST".into(),
+            paragraphs: vec![
+                "The paper's network with two features, trained on MNIST with margins of 1 (softmax) to 4. \
+                 Every dot is a test image, every colour a digit, every line the weights of a class."
+                    .into(),
+                "Angular margin: how much nearer a feature is, in angle, to its own class than to the next."
+                    .into(),
+            ],
+            tables: vec![Table {
+                caption: "On the 10,000 test images".into(),
+                head: HEAD.map(String::from).to_vec(),
+                rows: self.rows.iter().map(|row| row.cells().to_vec()).collect(),
+            }],
+            figures: vec![Figure {
+                caption: "Features of 2,000 test images for each margin (Figure 2 of the paper)".into(),
+                picture,
+            }],
+            command: "lsoftmax".into(),
+        }
+    }
+}
 
 impl fmt::Display for Demo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{INTRODUCTION}")?;
-        write!(f, "  m    class 1 up to   class 2 from    margin   closed form   ")?;
-        writeln!(f, "0°{:>1$}", "90°", WIDTH - 2)?;
-        for row in &self.rows {
-            let Boundaries { margin, first, second, .. } = *row;
-            let (measured, closed) = (row.measured(), row.closed_form());
-            write!(f, "  {:<3} {first:>13.3}° {second:>13.3}° ", margin.value())?;
-            writeln!(f, "{measured:>8.3}° {closed:>12.3}°   {}", picture(row))?;
+        let rows: Vec<[String; 5]> = self.rows.iter().map(Row::cells).collect();
+        let width = |column: usize| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0).max(HEAD[column].chars().count())
+        };
+        let line = |cells: &[String]| {
+            let cells = cells.iter().enumerate();
+            cells.map(|(i, cell)| format!("{cell:>width$}", width = width(i))).collect::<Vec<_>>()
+        };
+        writeln!(f, "{}", line(&HEAD.map(String::from)).join("  "))?;
+        for row in &rows {
+            writeln!(f, "{}", line(row).join("  "))?;
         }
-        f.write_str(NEXT)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_head_reaches_the_closed_form_at_every_angle() {
-        for m in [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 8.0] {
-            for between in [20.0, 60.0, 90.0, 120.0, 170.0] {
-                let margin = Margin::new(m).expect("a margin");
-                let found = boundaries(margin, between).expect("the head takes the sample");
-                let error = (found.measured() - found.closed_form()).abs();
-                assert!(error < 1e-3, "m = {m}, θ12 = {between}: {found:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_picture_widens_with_the_margin() {
-        let demo = run().expect("the demonstration runs");
-        let gaps: Vec<_> = demo.rows.iter().map(|row| picture(row).matches('·').count()).collect();
-        assert!(gaps.is_sorted() && gaps[0] == 0 && gaps[3] > WIDTH / 2, "{gaps:?}");
+        write!(
+            f,
+            "\n{} has the pictures.\nNext: `lsoftmax train mnist --quick`, `lsoftmax train --list`, `lsoftmax --help`.",
+            self.report.display()
+        )
     }
 }

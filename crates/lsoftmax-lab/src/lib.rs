@@ -9,7 +9,8 @@
 //! | [`train`], [`run`] | training by a recipe, in a directory that it can be resumed from |
 //! | [`evaluate`], [`saved`], [`using`] | how well a model does, its files, and its use |
 //! | [`mod@bench`] | how fast head and training are on this machine |
-//! | [`demo`] | the paper's closed form, found by the head itself |
+//! | [`figures`] | pictures, tables and the page they are on, from numbers |
+//! | [`demo`] | Figure 2 of the paper, trained here and now |
 //! | [`threads`] | the threads that all commands share |
 //! | [`arrays`] | numpy's `.npy` files, read with distrust and written whole |
 
@@ -18,6 +19,7 @@ pub mod bench;
 pub mod data;
 pub mod demo;
 pub mod evaluate;
+pub mod figures;
 pub mod loss;
 pub mod model;
 pub mod recipe;

@@ -11,6 +11,7 @@ mod write;
 
 pub use error::{ArrayError, Problem, ShapeText};
 pub use read::ArrayFile;
+pub(crate) use write::write_whole;
 pub use write::{StagedArrays, WriteError};
 
 use std::fmt;

@@ -1,0 +1,138 @@
+//! Ranges, ticks and the way numbers are written.
+
+/// How values are laid out along an axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scale {
+    /// By their size.
+    #[default]
+    Linear,
+    /// By their logarithm.
+    Log,
+}
+
+/// A range with ticks.
+pub(super) struct Axis {
+    scale: Scale,
+    low: f64,
+    high: f64,
+    /// Values and how they are written.
+    pub ticks: Vec<(f64, String)>,
+}
+
+/// Beyond it, and below its inverse on a logarithmic axis, arithmetic on ranges would overflow.
+const DRAWABLE: f64 = 1e300;
+
+impl Scale {
+    /// Whether a value has a place on an axis.
+    pub(super) fn draws(self, value: f64) -> bool {
+        value.abs() <= DRAWABLE && (self == Scale::Linear || value >= 1.0 / DRAWABLE)
+    }
+}
+
+impl Axis {
+    /// An axis from `low` to `high`, which [`Scale::draws`], or a little more on each side so that it ends at a tick.
+    pub fn new(scale: Scale, low: f64, high: f64) -> Self {
+        match scale {
+            Scale::Linear => Self::linear(low, high),
+            Scale::Log => Self::log(low, high),
+        }
+    }
+
+    /// An axis of steps, which ends where they end.
+    pub fn steps(low: u64, high: u64) -> Self {
+        let (low, high) = (low as f64, high as f64);
+        let high = if high > low { high } else { low * (1.0 + 1e-9) + 1.0 };
+        let step = step((high - low) / 6.0).max(1.0);
+        let (first, last) = ((low / step).ceil(), (high / step).floor());
+        // Long numbers would run into each other: from 1e9 on, three digits after the first must do.
+        let digits = if high < 1e9 { step } else { step.max(high * 1e-3) };
+        Self { scale: Scale::Linear, low, high, ticks: multiples(step, first, last, digits) }
+    }
+
+    fn linear(low: f64, high: f64) -> Self {
+        let size = low.abs().max(high.abs());
+        let (low, high) = if high - low > size * 1e-9 && size > 1.0 / DRAWABLE {
+            (low, high)
+        } else {
+            let room = if size > 1.0 / DRAWABLE { size * 0.1 } else { 1.0 };
+            (low - room, high + room)
+        };
+        let step = step((high - low) / 5.0);
+        // A bound that is a tick but for rounding is that tick.
+        let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
+        Self {
+            scale: Scale::Linear,
+            low: first * step,
+            high: last * step,
+            ticks: multiples(step, first, last, step),
+        }
+    }
+
+    fn log(low: f64, high: f64) -> Self {
+        let decades = low.log10().floor() as i32 - 1..=high.log10().ceil() as i32 + 1;
+        let round: Vec<(f64, i32, i32)> = decades
+            .flat_map(|power| {
+                [1, 2, 5].map(|digit| (f64::from(digit) * 10f64.powi(power), digit, power))
+            })
+            .collect();
+        let mut first = round.iter().rposition(|tick| tick.0 <= low * (1.0 + 1e-9)).unwrap_or(0);
+        let mut last =
+            round.iter().position(|tick| tick.0 >= high * (1.0 - 1e-9)).unwrap_or(round.len() - 1);
+        if first >= last {
+            (first, last) = (last.saturating_sub(1), (first + 1).min(round.len() - 1));
+        }
+        let round = &round[first..=last];
+        let decades = round.iter().filter(|tick| tick.1 == 1).count();
+        let every = decades.div_ceil(10) as i32;
+        let shown = |tick: &&(f64, i32, i32)| {
+            round.len() <= 10 || (tick.1 == 1 && tick.2.rem_euclid(every) == 0)
+        };
+        let ticks =
+            round.iter().filter(shown).map(|tick| (tick.0, written(tick.0, tick.0))).collect();
+        Self { scale: Scale::Log, low: round[0].0, high: round[round.len() - 1].0, ticks }
+    }
+
+    /// Where a value is: 0 at the low end, 1 at the high end.
+    pub fn place(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log => {
+                (value.log10() - self.low.log10()) / (self.high.log10() - self.low.log10())
+            }
+        }
+    }
+}
+
+/// The smallest of 1, 2, 5, 10, … that is not below `least`.
+pub(super) fn step(least: f64) -> f64 {
+    let power = 10f64.powf(least.log10().floor());
+    let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= least * (1.0 - 1e-9));
+    digit.unwrap_or(10.0) * power
+}
+
+fn multiples(step: f64, first: f64, last: f64, digits: f64) -> Vec<(f64, String)> {
+    let values = (0..=(last - first) as usize).map(|index| (first + index as f64) * step);
+    values.map(|value| (value, written(value, digits))).collect()
+}
+
+/// A number with as many digits as tell multiples of `step` apart.
+pub(super) fn written(value: f64, step: f64) -> String {
+    let precision = (step.log10() + 1e-9).floor() as i32;
+    let size = value.abs();
+    let text = if size < step * 1e-6 {
+        "0".into()
+    } else if size >= 1e9 || precision < -4 {
+        let digits = ((size.log10() + 1e-9).floor() as i32 - precision).clamp(0, 15);
+        format!("{size:.*e}", digits as usize).replace("e-", "e−")
+    } else {
+        let text = format!("{size:.*}", (-precision).max(0) as usize);
+        let (whole, decimals) = text.split_at(text.find('.').unwrap_or(text.len()));
+        format!("{}{decimals}", in_thousands(whole))
+    };
+    if value < 0.0 && text != "0" { format!("−{text}") } else { text }
+}
+
+fn in_thousands(digits: &str) -> String {
+    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    String::from_utf8_lossy(&groups.join(&b',')).into_owned()
+}

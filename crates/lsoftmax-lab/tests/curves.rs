@@ -1,0 +1,132 @@
+//! Curves, read back.
+
+mod picture;
+
+use lsoftmax_lab::figures::{Chart, Scale, Series};
+use picture::{all, number, points, read};
+use proptest::prelude::*;
+
+fn chart(scale: Scale, series: &[&[(u64, f64)]]) -> Chart {
+    let series = series
+        .iter()
+        .enumerate()
+        .map(|(index, points)| Series { name: format!("run {index}"), points: points.to_vec() })
+        .collect();
+    Chart { title: "Loss".into(), scale, series }
+}
+
+/// The heights of the labels at the left.
+fn heights(document: &roxmltree::Document<'_>) -> Vec<(String, f64)> {
+    all(document, "text")
+        .iter()
+        .filter(|text| text.attribute("text-anchor") == Some("end"))
+        .map(|text| (text.text().unwrap_or("").to_owned(), number(text, "y") - 4.0))
+        .collect()
+}
+
+/// The curves, without the legend's short lines.
+fn curves(document: &roxmltree::Document<'_>) -> Vec<Vec<(f64, f64)>> {
+    let legend = number(&document.root_element(), "height") - 60.0;
+    all(document, "polyline").iter().map(points).filter(|points| points[0].1 < legend).collect()
+}
+
+#[test]
+fn a_curve_meets_the_labels_of_its_values() {
+    let linear: [(u64, f64, &str); 3] = [(0, 1.0, "1.0"), (50, 0.2, "0.2"), (100, 0.6, "0.6")];
+    let log: [(u64, f64, &str); 3] = [(0, 1000.0, "1,000"), (50, 1e-5, "1e−5"), (100, 0.1, "0.1")];
+    let negative: [(u64, f64, &str); 3] =
+        [(0, -2000.0, "−2,000"), (50, 0.0, "0"), (100, 4000.0, "4,000")];
+    for (scale, values) in [(Scale::Linear, linear), (Scale::Log, log), (Scale::Linear, negative)] {
+        let series = values.map(|(step, value, _)| (step, value));
+        let picture = chart(scale, &[&series]).draw().unwrap();
+        let document = read(picture.as_str());
+        let heights = heights(&document);
+        let curves = curves(&document);
+        let [curve] = &curves[..] else { panic!("{curves:?}") };
+        assert!((curve[1].0 - (curve[0].0 + curve[2].0) / 2.0).abs() < 0.2);
+        for ((_, _, label), (_, y)) in values.iter().zip(curve) {
+            let (_, height) = heights
+                .iter()
+                .find(|(text, _)| text == label)
+                .unwrap_or_else(|| panic!("{heights:?}"));
+            assert!((height - y).abs() < 0.2, "{label} is at {height}, its point at {y}");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_is_not_finite_interrupts_the_curve() {
+    let series =
+        [(0, 1.0), (1, 2.0), (2, f64::NAN), (3, 1.0), (4, 3.0), (5, f64::INFINITY), (6, 2.0)];
+    let picture = chart(Scale::Linear, &[&series]).draw().unwrap();
+    let document = read(picture.as_str());
+    assert_eq!(curves(&document).iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(all(&document, "circle").len(), 1, "a single value is a dot");
+}
+
+#[test]
+fn steps_are_in_order_however_they_come() {
+    let sorted = chart(Scale::Linear, &[&[(0, 1.0), (10, 3.0), (20, 2.0)]]).draw().unwrap();
+    assert_eq!(chart(Scale::Linear, &[&[(20, 2.0), (0, 1.0), (10, 3.0)]]).draw().unwrap(), sorted);
+}
+
+#[test]
+fn a_long_run_makes_a_small_file_that_keeps_its_peak() {
+    let mut series: Vec<(u64, f64)> =
+        (0..200_000).map(|step| (step, 1.0 + (step as f64).sin() * 0.1)).collect();
+    series[77_777].1 = 5.0;
+    let picture = chart(Scale::Linear, &[&series]).draw().unwrap();
+    assert!(picture.as_str().len() < 40_000, "{} bytes", picture.as_str().len());
+    let document = read(picture.as_str());
+    let (_, top) =
+        *heights(&document).iter().find(|(text, _)| text == "5").expect("a tick at the peak");
+    let peak = curves(&document).concat().iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
+    assert!((peak - top).abs() < 0.2);
+}
+
+#[test]
+fn many_runs_with_long_names_have_room() {
+    let names = ["a", "a run with <tags> & \"quotes\"", &"long ".repeat(60), "λ = 数"];
+    let series = |index: usize| Series {
+        name: names[index % 4].into(),
+        points: vec![(0, index as f64), (9, 1.0)],
+    };
+    let chart = Chart {
+        title: "long ".repeat(60),
+        scale: Scale::Linear,
+        series: (0..60).map(series).collect(),
+    };
+    let picture = chart.draw().unwrap();
+    let document = read(picture.as_str());
+    assert!(all(&document, "text").iter().any(|text| text.text() == Some("and 20 more")));
+    assert!(all(&document, "text").iter().any(|text| text.text() == Some(names[1])));
+    assert_eq!(chart.draw().unwrap(), picture);
+}
+
+#[test]
+fn what_cannot_be_drawn_is_an_error_that_says_so() {
+    let message =
+        |scale, series: &[&[(u64, f64)]]| chart(scale, series).draw().unwrap_err().to_string();
+    assert!(message(Scale::Linear, &[]).contains("no series"));
+    assert!(message(Scale::Linear, &[&[(0, 1.0)], &[]]).contains("\"run 1\" has no finite value"));
+    assert!(message(Scale::Log, &[&[(0, f64::NAN)]]).contains("no finite value"));
+    assert!(message(Scale::Log, &[&[(0, 1.0), (3, 0.0)]]).contains("\"run 0\" is 0 at step 3"));
+}
+
+proptest! {
+    #[test]
+    fn any_numbers_are_drawn_inside_the_box(
+        steps in prop::collection::vec(any::<u64>(), 1..20),
+        values in prop::collection::vec(prop::num::f64::ANY, 20),
+        near in prop::option::of(-1e9f64..1e9),
+        log: bool,
+    ) {
+        // Either anything at all, or values that hardly differ.
+        let value = |value: f64| near.map_or(value, |near| near + value.signum());
+        let series: Vec<(u64, f64)> = steps.into_iter().zip(values.into_iter().map(value)).collect();
+        let scale = if log { Scale::Log } else { Scale::Linear };
+        if let Ok(picture) = chart(scale, &[&series]).draw() {
+            read(picture.as_str());
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Pictures read back by an XML parser.
+#![allow(dead_code)] // each test uses a part
+
+use roxmltree::{Document, Node};
+
+/// An element's attribute as a number.
+pub fn number(node: &Node<'_, '_>, name: &str) -> f64 {
+    node.attribute(name)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| panic!("{name} of {node:?}"))
+}
+
+/// All elements of a kind.
+pub fn all<'a, 'input>(document: &'a Document<'input>, tag: &'a str) -> Vec<Node<'a, 'input>> {
+    document
+        .descendants()
+        .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", tag)))
+        .collect()
+}
+
+/// The points of a polyline.
+pub fn points(node: &Node<'_, '_>) -> Vec<(f64, f64)> {
+    let pair = |pair: &str| {
+        let (x, y) = pair.split_once(',').expect("x,y");
+        (x.parse().expect("x"), y.parse().expect("y"))
+    };
+    node.attribute("points").expect("points").split(' ').map(pair).collect()
+}
+
+/// Parses a picture, and checks that all of it is inside its view box.
+pub fn read(svg: &str) -> Document<'_> {
+    let document = Document::parse(svg).unwrap_or_else(|error| panic!("{error}"));
+    let root = document.root_element();
+    let (width, height) = (number(&root, "width"), number(&root, "height"));
+    assert_eq!(root.attribute("viewBox"), Some(format!("0 0 {width} {height}").as_str()));
+    let inside = |x: f64, y: f64, node: &Node<'_, '_>| {
+        assert!(
+            (0.0..=width).contains(&x) && (0.0..=height).contains(&y),
+            "({x}, {y}) of {node:?}"
+        );
+    };
+    for node in document.descendants().filter(Node::is_element) {
+        match node.tag_name().name() {
+            "svg" | "g" | "rect" => {}
+            "circle" => {
+                let [x, y, r] = ["cx", "cy", "r"].map(|name| number(&node, name));
+                inside(x - r, y - r, &node);
+                inside(x + r, y + r, &node);
+            }
+            "line" => {
+                let [x1, y1, x2, y2] = ["x1", "y1", "x2", "y2"].map(|name| number(&node, name));
+                inside(x1, y1, &node);
+                inside(x2, y2, &node);
+            }
+            "polyline" => points(&node).iter().for_each(|(x, y)| inside(*x, *y, &node)),
+            "text" => {
+                let [x, y, size] = ["x", "y", "font-size"].map(|name| number(&node, name));
+                let wide = size * 0.55 * node.text().unwrap_or("").chars().count() as f64;
+                let left = match node.attribute("text-anchor") {
+                    Some("start") => x,
+                    Some("middle") => x - wide / 2.0,
+                    Some("end") => x - wide,
+                    other => panic!("{other:?}"),
+                };
+                inside(left, y - size, &node);
+                inside(left + wide, y + size / 3.0, &node);
+            }
+            other => panic!("<{other}> has no place here"),
+        }
+    }
+    document
+}
