@@ -31,7 +31,7 @@ fn batch(device: &Device, shape: [usize; 4]) -> Tensor<4> {
 }
 
 fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().to_vec().unwrap()
+    tensor.into_data().try_to_vec().unwrap()
 }
 
 fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
