@@ -22,11 +22,11 @@ pub struct Checkpoint<S> {
     pub optimiser: Vec<u8>,
 }
 
-const MAGIC: &[u8; 16] = b"lsoftmax run v1\n";
+const MAGIC: &[u8; 16] = b"lsoftmax run v2\n";
 const CHECKSUM: usize = 32;
 /// Checkpoints that stay.
 const KEPT: usize = 2;
-const FOLDER: &str = "checkpoints";
+pub(super) const FOLDER: &str = "checkpoints";
 
 #[derive(Serialize, Deserialize)]
 struct Header<S> {
@@ -37,7 +37,8 @@ struct Header<S> {
 }
 
 impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
-    /// Writes the checkpoint, then removes all but the last two.
+    /// Writes the checkpoint, then removes all but this and the one before. One of a later step is
+    /// damaged, or it would have been gone on from.
     ///
     /// # Errors
     /// When the system refuses; older checkpoints are untouched then.
@@ -50,16 +51,19 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
             model: self.model.len(),
             optimiser: self.optimiser.len(),
         };
-        let header = serde_json::to_vec(&header).expect("plain values become JSON");
+        // Not JSON: as it is read here, the last bit of a number may be lost.
+        let header = toml::to_string(&header).expect("plain values become TOML");
         let length = (header.len() as u64).to_le_bytes();
-        let parts = [MAGIC, &length[..], &header, &self.model, &self.optimiser];
+        let parts = [MAGIC, &length[..], header.as_bytes(), &self.model, &self.optimiser];
         let mut checksum = Sha256::new();
         parts.iter().for_each(|part| checksum.update(part));
         let checksum = checksum.finalize();
         let path = folder.join(format!("{:09}.checkpoint", self.step));
         write_whole(&path, &[parts[0], parts[1], parts[2], parts[3], parts[4], &checksum])?;
-        for (_, old) in list(run)?.into_iter().rev().skip(KEPT) {
-            fs::remove_file(&old).map_err(RunError::io(&old, "removed"))?;
+        let (past, future): (Vec<_>, Vec<_>) =
+            list(run)?.into_iter().partition(|(step, _)| *step <= self.step);
+        for (_, path) in past.into_iter().rev().skip(KEPT).chain(future) {
+            fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
         }
         Ok(())
     }
@@ -101,7 +105,7 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
         let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let header = rest.get(..length).ok_or_else(|| damaged("has a header without an end"))?;
-        let header: Header<S> = serde_json::from_slice(header).map_err(|error| {
+        let header: Header<S> = toml::from_slice(header).map_err(|error| {
             damaged(&format!("is a checkpoint of another version of the program: {error}"))
         })?;
         let rest = &rest[length..];

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::RunError;
+use super::{RunError, checkpoint};
 
 /// A run's directory, locked for as long as this lives.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct RunDirectory {
 
 /// What makes a directory a run's.
 const RECIPE: &str = "recipe.toml";
+/// How the name of a file begins that is being written.
+const UNFINISHED: &str = ".unfinished-";
 
 impl RunDirectory {
     /// A new run's directory.
@@ -49,9 +51,23 @@ impl RunDirectory {
         let open = OpenOptions::new().create(true).truncate(false).write(true).open(&file);
         let lock = open.map_err(RunError::io(&file, "opened"))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Ok(()) => {
+                let run = Self { path: path.to_owned(), _lock: lock };
+                run.sweep(path);
+                run.sweep(&run.file(checkpoint::FOLDER));
+                Ok(run)
+            }
             Err(TryLockError::WouldBlock) => Err(RunError::Locked { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => Err(RunError::io(&file, "locked")(source)),
+        }
+    }
+
+    /// Removes what a killed program was writing. What cannot be removed does no harm.
+    fn sweep(&self, directory: &Path) {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()) {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 
@@ -113,9 +129,10 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError>
 
 /// Writes parts one after the other into a file that has its name only when all is on the disk.
 pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> Result<(), RunError> {
-    let directory = path.parent().unwrap_or(Path::new("."));
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = parent.unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(directory)?;
         for part in parts {
             file.write_all(part)?;
         }

@@ -62,22 +62,33 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Opens the log and cuts it back to its first `length` bytes.
+    /// Opens the log as it is.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn open(path: &Path) -> Result<Self, RunError> {
+        let open = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+        let mut file = open.map_err(RunError::io(path, "opened"))?;
+        let length = file.seek(SeekFrom::End(0)).map_err(RunError::io(path, "read"))?;
+        Ok(Self { path: path.to_owned(), file, length })
+    }
+
+    /// Cuts the log back to its first `length` bytes.
     ///
     /// # Errors
     /// When the system refuses, or the log is shorter than that.
-    pub fn open(path: &Path, length: u64) -> Result<Self, RunError> {
-        let open =
-            OpenOptions::new().create(true).truncate(false).write(true).read(true).open(path);
-        let mut file = open.map_err(RunError::io(path, "opened"))?;
-        let found = file.metadata().map_err(RunError::io(path, "read"))?.len();
-        if found < length {
-            let problem = format!("is {found} bytes long, but was {length} at the checkpoint");
-            return Err(RunError::damaged(path, problem));
+    pub fn cut(&mut self, length: u64) -> Result<(), RunError> {
+        if self.length < length {
+            let problem = format!(
+                "is {} bytes long, but was {length} at the checkpoint: put it back, or begin again with another --out",
+                self.length
+            );
+            return Err(RunError::damaged(&self.path, problem));
         }
-        file.set_len(length).map_err(RunError::io(path, "cut back"))?;
-        file.seek(SeekFrom::End(0)).map_err(RunError::io(path, "read"))?;
-        Ok(Self { path: path.to_owned(), file, length })
+        self.file.set_len(length).map_err(RunError::io(&self.path, "cut back"))?;
+        self.file.seek(SeekFrom::End(0)).map_err(RunError::io(&self.path, "read"))?;
+        self.length = length;
+        Ok(())
     }
 
     /// Adds a line.

@@ -1,5 +1,7 @@
 //! Why a run ended before its time.
 
+use std::path::PathBuf;
+
 use crate::data::{DataError, ImagesError, LoaderError};
 use crate::evaluate::EvaluateError;
 use crate::model::ModelError;
@@ -14,6 +16,14 @@ pub enum TrainError {
     /// The recipe.
     #[error(transparent)]
     Recipe(#[from] RecipeError),
+    /// The file that should hold the recipe.
+    #[error("{}: the recipe cannot be read ({source}); check the path", path.display())]
+    RecipeFile {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// Its files.
     #[error(transparent)]
     Run(#[from] RunError),

@@ -8,7 +8,6 @@ use lsoftmax_nn::NetworkConfig;
 use super::TrainError;
 use crate::data::{DataDir, Dataset, Images, Loader, Mean, Sampling, Set, Shape, read_folder};
 use crate::recipe::Recipe;
-use crate::run::RunError;
 
 /// Of a folder without test images, this share becomes the test images.
 const TEST_SHARE: usize = 10;
@@ -76,7 +75,8 @@ pub fn recipe_for(data_name: &str, data: &DataDir) -> Result<Recipe, TrainError>
 /// # Errors
 /// When it cannot be read, or is none.
 pub fn recipe_from_file(path: &Path) -> Result<Recipe, TrainError> {
-    let text = std::fs::read_to_string(path).map_err(RunError::io(path, "read"))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| TrainError::RecipeFile { path: path.to_owned(), source })?;
     Ok(Recipe::from_toml(&text, &path.display().to_string())?)
 }
 

@@ -42,22 +42,28 @@ impl<'a> Rate<'a> {
         }
     }
 
-    /// Takes note of an evaluation's loss. False when the run is done.
-    pub fn evaluated(&mut self, loss: f64) -> bool {
-        let LearningRate::Plateau { patience, drops, .. } = self.schedule else { return true };
+    /// Takes note of an evaluation's loss.
+    pub fn evaluated(&mut self, loss: f64) {
+        let LearningRate::Plateau { patience, .. } = self.schedule else { return };
         let state = &mut self.state;
         if state.least.is_none_or(|least| loss < least) {
             state.least = Some(loss);
             state.waited = 0;
-            return true;
+            return;
         }
         state.waited += 1;
-        if state.waited < *patience {
-            return true;
+        if state.waited >= *patience {
+            state.waited = 0;
+            state.drops += 1;
         }
-        state.waited = 0;
-        state.drops += 1;
-        state.drops <= *drops
+    }
+
+    /// Whether the last wait is over, and the run with it.
+    pub fn is_done(&self) -> bool {
+        match self.schedule {
+            LearningRate::Steps { .. } => false,
+            LearningRate::Plateau { drops, .. } => self.state.drops > *drops,
+        }
     }
 }
 
@@ -80,7 +86,10 @@ mod tests {
         let schedule = LearningRate::Plateau { rate: 1.0, factor: 0.5, patience: 2, drops: 1 };
         let mut rate = Rate::new(&schedule, RateState::default());
         let losses = [3.0, 2.0, 2.5, 2.1, 1.9, 2.0, 2.0];
-        let rates: Vec<_> = losses.iter().map(|loss| (rate.evaluated(*loss), rate.at(0))).collect();
+        let rates = losses.map(|loss| {
+            rate.evaluated(loss);
+            (!rate.is_done(), rate.at(0))
+        });
         let expected = [
             (true, 1.0),
             (true, 1.0),

@@ -118,7 +118,9 @@ pub fn start(
     let environment = Environment::here(recipe.precision);
     run.write_json("environment.json", &environment)?;
     run.write_recipe(&recipe.to_toml())?;
-    Trainer::new(recipe, run, material, options)?.run(Vec::new(), observe)
+    let mut trainer = Trainer::new(recipe, run, material, options)?;
+    trainer.metrics.cut(0)?;
+    trainer.run(Vec::new(), observe)
 }
 
 /// Goes on with a run where it stopped.
@@ -146,8 +148,9 @@ pub fn resume(
         )));
     }
     let mut trainer = Trainer::new(recipe, run, material, options)?;
-    if let Some(checkpoint) = checkpoint {
-        trainer.load(checkpoint)?;
+    match checkpoint {
+        Some(checkpoint) => trainer.load(checkpoint)?,
+        None => trainer.metrics.cut(0)?,
     }
     trainer.run(complaints, observe)
 }
@@ -211,7 +214,7 @@ impl<'a> Trainer<'a> {
         options: &'a Options,
     ) -> Result<Self, TrainError> {
         let device = Device::flex().autodiff();
-        let metrics = Metrics::open(&run.file("metrics.jsonl"), 0)?;
+        let metrics = Metrics::open(&run.file("metrics.jsonl"))?;
         let model = fresh(&recipe, &material, &device)?;
         let state = State {
             network: material.network.clone(),
@@ -265,7 +268,7 @@ impl<'a> Trainer<'a> {
         self.model = model.try_load_record(record).map_err(|error| other(error.to_string()))?;
         let optimiser = self.recipe.sgd.init().from_bytes(Bytes::from_bytes_vec(optimiser));
         self.optimiser = optimiser.map_err(|error| other(error.to_string()))?;
-        self.metrics = Metrics::open(&self.run.file("metrics.jsonl"), state.log)?;
+        self.metrics.cut(state.log)?;
         (self.step, self.state) = (step, state);
         Ok(())
     }
@@ -306,7 +309,7 @@ impl<'a> Trainer<'a> {
         let mut batches = self.material.loader.ahead(self.step..steps, self.options.loader_threads);
         let mut since = (Instant::now(), self.step);
         let begun = (Instant::now(), self.state.seconds);
-        while self.step < steps {
+        while self.step < steps && !self.rate().is_done() {
             if self.options.stop.load(Ordering::Relaxed) {
                 self.checkpoint()?;
                 observe(Event::Kept { step: self.step });
@@ -343,7 +346,8 @@ impl<'a> Trainer<'a> {
                 let at = (self.step, steps);
                 check_error(at, found.error, self.material.classes, rate, lambda)?;
                 let mut schedule = self.rate();
-                goes_on = schedule.evaluated(found.loss);
+                schedule.evaluated(found.loss);
+                goes_on = !schedule.is_done();
                 self.state.rate = schedule.state;
             }
             if keep || !goes_on {
@@ -352,9 +356,6 @@ impl<'a> Trainer<'a> {
             }
             if log || evaluate {
                 since = (Instant::now(), self.step);
-            }
-            if !goes_on {
-                break;
             }
         }
         Ok(true)
@@ -449,7 +450,7 @@ impl<'a> Trainer<'a> {
             None => {
                 self.model = fresh(&self.recipe, &self.material, &self.device)?;
                 self.optimiser = self.recipe.sgd.init();
-                self.metrics = Metrics::open(&self.run.file("metrics.jsonl"), 0)?;
+                self.metrics.cut(0)?;
                 self.step = 0;
                 self.state.rate = RateState::default();
                 self.state.window = Window::default();
