@@ -3,32 +3,14 @@
 mod program;
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use program::{Batch, command, failed, json, lsoftmax, printed};
 
 #[test]
-fn alone_it_shows_the_closed_form_reached_by_the_head() {
-    let begun = Instant::now();
-    let text = printed(lsoftmax(&[]));
-    assert!(begun.elapsed() < Duration::from_secs(1));
-    for m in 1..=4u32 {
-        let row = text.lines().find(|line| line.trim_start().starts_with(&format!("{m} ")));
-        let row = row.unwrap_or_else(|| panic!("a row for m = {m} in\n{text}"));
-        let numbers: Vec<f64> = row
-            .split_whitespace()
-            .filter_map(|word| word.strip_suffix('°'))
-            .map(|angle| angle.parse().expect("an angle"))
-            .collect();
-        let m = f64::from(m);
-        let closed_form = (m - 1.0) / (m + 1.0) * 90.0;
-        let expected = [90.0 / (m + 1.0), 90.0 * m / (m + 1.0), closed_form, closed_form];
-        assert_eq!(numbers.len(), 4, "{row}");
-        for (found, expected) in numbers.iter().zip(expected) {
-            assert!((found - expected).abs() < 2e-3, "{row}");
-        }
-    }
-    assert!(text.contains("lsoftmax loss --help") && text.contains("lsoftmax bench head"));
+fn the_recipes_are_listed_with_their_sources() {
+    let text = printed(lsoftmax(&["train", "--list"]));
+    let line = text.lines().find(|line| line.starts_with("mnist-2d "));
+    assert!(line.is_some_and(|line| line.contains("Figure 2")), "{text}");
 }
 
 #[test]
@@ -97,7 +79,7 @@ fn a_closed_pipe_is_no_error() {
     let batch = Batch::new();
     let files = ["loss", "--features", "x.npy", "--weights", "w.npy", "--labels", "y.npy"];
     let small = [&SMALL[..], &["--steps", "1"]].concat();
-    for arguments in [&[][..], &files, &["--help"], &small] {
+    for arguments in [&["data", "list"][..], &files, &["--help"], &small] {
         let mut child = command(arguments)
             .current_dir(batch.directory.path())
             .stdout(Stdio::piped())
@@ -115,7 +97,8 @@ fn a_closed_pipe_is_no_error() {
 #[test]
 fn a_full_disk_is_a_failure() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
-    let child = command(&[]).stdout(full).stderr(Stdio::piped()).spawn().expect("it starts");
+    let child =
+        command(&["data", "list"]).stdout(full).stderr(Stdio::piped()).spawn().expect("it starts");
     let output = child.wait_with_output().expect("it ends");
     assert!(failed(output, 1).contains("cannot be printed"));
 }
