@@ -319,6 +319,9 @@ pub struct TrainArguments {
     /// When training diverges: stop, or roll back to the last checkpoint and go on with a larger λ
     #[arg(long, value_enum, default_value_t = Divergence::Stop)]
     pub on_divergence: Divergence,
+    /// Write event files for TensorBoard, into RUN/tensorboard; a resumed run goes on with them unasked
+    #[arg(long)]
+    pub tensorboard: bool,
     /// Where data sets are [default: $LSOFTMAX_DATA, or lsoftmax in the user's cache]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
