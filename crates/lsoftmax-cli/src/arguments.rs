@@ -79,6 +79,7 @@ Examples:
 const EMBED_EXAMPLES: &str = "\
 Examples:
   lsoftmax embed runs/mnist mnist --out features.npy    the test images of a set
+  lsoftmax embed runs/mnist mnist --out features.npy --logits logits.npy
   lsoftmax embed runs/photos album/ --out features.npy --normalise";
 
 const EXPORT_EXAMPLES: &str = "\
@@ -381,6 +382,9 @@ pub struct EmbedArguments {
     /// Where the features go
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// Where the logits W·x go, one row an image; those of the features as they are, not normalised
+    #[arg(long, value_name = "FILE")]
+    pub logits: Option<PathBuf>,
     /// Scale every feature vector to a length of 1
     #[arg(long)]
     pub normalise: bool,
