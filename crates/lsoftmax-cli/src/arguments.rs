@@ -79,6 +79,7 @@ Examples:
 const EMBED_EXAMPLES: &str = "\
 Examples:
   lsoftmax embed runs/mnist mnist --out features.npy    the test images of a set
+  lsoftmax embed runs/mnist mnist --out features.npy --logits logits.npy
   lsoftmax embed runs/photos album/ --out features.npy --normalise";
 
 const EXPORT_EXAMPLES: &str = "\
@@ -319,6 +320,9 @@ pub struct TrainArguments {
     /// When training diverges: stop, or roll back to the last checkpoint and go on with a larger λ
     #[arg(long, value_enum, default_value_t = Divergence::Stop)]
     pub on_divergence: Divergence,
+    /// Write event files for TensorBoard, into RUN/tensorboard; a resumed run goes on with them unasked
+    #[arg(long)]
+    pub tensorboard: bool,
     /// Where data sets are [default: $LSOFTMAX_DATA, or lsoftmax in the user's cache]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
@@ -378,6 +382,9 @@ pub struct EmbedArguments {
     /// Where the features go
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// Where the logits W·x go, one row an image; those of the features as they are, not normalised
+    #[arg(long, value_name = "FILE")]
+    pub logits: Option<PathBuf>,
     /// Scale every feature vector to a length of 1
     #[arg(long)]
     pub normalise: bool,

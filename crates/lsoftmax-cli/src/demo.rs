@@ -21,6 +21,7 @@ pub fn run() -> anyhow::Result<String> {
         data: DataDir::find(None)?,
         on_divergence: OnDivergence::Stop,
         loader_threads: 1,
+        tensorboard: false,
         stop: stop_on_signals()?,
     };
     let minutes = demo::seconds()? / 60.0;

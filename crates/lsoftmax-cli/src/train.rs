@@ -35,6 +35,7 @@ pub fn run(arguments: TrainArguments) -> anyhow::Result<String> {
             Divergence::Rollback => OnDivergence::Rollback,
         },
         loader_threads: 1,
+        tensorboard: arguments.tensorboard,
         stop: stop_on_signals()?,
     };
     let mut progress = Progress::new();

@@ -37,13 +37,17 @@ pub fn predict(arguments: PredictArguments) -> anyhow::Result<String> {
 }
 
 pub fn embed(arguments: EmbedArguments) -> anyhow::Result<String> {
-    let EmbedArguments { run, input, out, normalise, split, place } = arguments;
+    let EmbedArguments { run, input, out, logits, normalise, split, place } = arguments;
     let data = DataDir::find(place.data_dir)?;
-    let found = using::embed(&run, &input, split.into(), &data, &out, normalise)?;
+    let found =
+        using::embed(&run, &input, split.into(), &data, &out, logits.as_deref(), normalise)?;
     if place.json {
         return crate::json(&found);
     }
-    Ok(format!("{}: {} images x {} features", found.out, found.images, found.features))
+    let logits = found.logits.map_or(String::new(), |logits| {
+        format!("\n{logits}: {} images x {} logits", found.images, found.classes)
+    });
+    Ok(format!("{}: {} images x {} features{logits}", found.out, found.images, found.features))
 }
 
 pub fn export(arguments: ExportArguments) -> anyhow::Result<String> {

@@ -164,14 +164,20 @@ pub struct Embedded {
     pub images: usize,
     /// Columns.
     pub features: usize,
-    /// Whether every row has a length of 1.
+    /// The file of the logits, if they were asked for.
+    pub logits: Option<String>,
+    /// Its columns.
+    pub classes: usize,
+    /// Whether every row of features has a length of 1.
     pub normalised: bool,
 }
 
-/// Writes the features of images to a .npy file, one row an image.
+/// Writes the features of images to a .npy file, and their logits to another if that is asked for; one
+/// row an image.
 ///
 /// `input` is the name of a set (its `split`), an image file, or a directory of images, whose files
-/// are taken in the order of their paths.
+/// are taken in the order of their paths. The logits W·x are of the features as they are, not of
+/// normalised ones.
 ///
 /// # Errors
 /// When the model or the images cannot be read, or the file cannot be written.
@@ -181,8 +187,13 @@ pub fn embed(
     split: Split,
     data: &DataDir,
     out: &Path,
+    logits: Option<&Path>,
     normalised: bool,
 ) -> Result<Embedded, UseError> {
+    if logits == Some(out) {
+        let problem = format!("{} cannot hold features and logits both", out.display());
+        return Err(UseError::Fit(problem));
+    }
     let Saved { model, description } = Saved::read(run)?;
     let images = match Set::named(input) {
         Some(set) => split.of(set.read(data)?)?,
@@ -192,21 +203,40 @@ pub fn embed(
             read_images(&files, shape(&description.network.input))?
         }
     };
-    let width = description.network.features.size;
+    let (width, classes) = (description.network.features.size, description.classes);
     let mut rows = Vec::with_capacity(images.len() * width);
+    let mut scores = Vec::new();
     each(&model, &images, &description.mean, |outcome| {
         let length = norm(&outcome.features);
         let scale = if normalised && length > 0.0 { 1.0 / length } else { 1.0 };
         rows.extend(outcome.features.iter().map(|value| (f64::from(*value) * scale) as f32));
+        if logits.is_some() {
+            scores.extend_from_slice(&outcome.logits);
+        }
     })?;
-    let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let features = stage(out, &[images.len(), width], &rows)?;
+    if let Some(logits) = logits {
+        stage(logits, &[images.len(), classes], &scores)?.commit()?;
+    }
+    features.commit()?;
+    Ok(Embedded {
+        out: out.display().to_string(),
+        images: images.len(),
+        features: width,
+        logits: logits.map(|logits| logits.display().to_string()),
+        classes,
+        normalised,
+    })
+}
+
+/// An array written, but for its name.
+fn stage(path: &Path, shape: &[usize], values: &[f32]) -> Result<StagedArrays, UseError> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| UseError::Fit(format!("{} names no file", path.display())))?;
     let mut staged = StagedArrays::new(directory.unwrap_or(Path::new(".")))?;
-    let name = out.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| UseError::Fit(format!("{} names no file", out.display())))?;
-    staged.add(name, &[images.len(), width], &rows)?;
-    staged.commit()?;
-    let out = out.display().to_string();
-    Ok(Embedded { out, images: images.len(), features: width, normalised })
+    staged.add(name, shape, values)?;
+    Ok(staged)
 }
 
 /// Writes the weights of a run's model to a safetensors file.

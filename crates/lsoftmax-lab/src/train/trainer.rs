@@ -20,7 +20,7 @@ use crate::data::{Batch, DataDir};
 use crate::evaluate::{Evaluation, evaluate, tensor};
 use crate::model::{Classifier, ModelError};
 use crate::recipe::{Loss, Recipe};
-use crate::run::{Checkpoint, Environment, Metric, Metrics, RunDirectory, read_json};
+use crate::run::{Checkpoint, Environment, Metric, Metrics, RunDirectory, TensorBoard, read_json};
 use crate::saved::{self, Description};
 
 /// What the recipe does not say.
@@ -32,6 +32,8 @@ pub struct Options {
     pub on_divergence: OnDivergence,
     /// Threads that make batches ahead of need.
     pub loader_threads: usize,
+    /// Whether to write event files for TensorBoard. A run that has some gets more in any case.
+    pub tensorboard: bool,
     /// Set from outside to end the run after the step that is under way.
     pub stop: Arc<AtomicBool>,
 }
@@ -202,6 +204,7 @@ struct Trainer<'a> {
     model: Classifier,
     optimiser: ModuleOptimizer,
     metrics: Metrics,
+    tensorboard: Option<TensorBoard>,
     step: u64,
     state: State,
 }
@@ -236,6 +239,7 @@ impl<'a> Trainer<'a> {
             model,
             optimiser,
             metrics,
+            tensorboard: None,
             step: 0,
             state,
         })
@@ -292,6 +296,10 @@ impl<'a> Trainer<'a> {
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ended, TrainError> {
         let (step, steps) = (self.step, self.recipe.steps);
+        let events = self.run.file("tensorboard");
+        if self.options.tensorboard || events.is_dir() {
+            self.tensorboard = Some(TensorBoard::open(&events, step)?);
+        }
         observe(Event::Began { step, steps, recipe: &self.recipe, complaints: &complaints });
         loop {
             match self.train(observe) {
@@ -334,15 +342,13 @@ impl<'a> Trainer<'a> {
                 let speed = images as f64 / since.0.elapsed().as_secs_f64();
                 let metric = self.state.window.metric(self.step, lambda, rate, speed);
                 self.state.window = Window::default();
-                self.metrics.add(&metric)?;
-                observe(Event::Logged(&metric));
+                self.log(&metric, observe)?;
             }
             let mut goes_on = true;
             if evaluate && let Some(found) = self.validate()? {
                 let metric =
                     Metric::Validation { step: self.step, loss: found.loss, error: found.error };
-                self.metrics.add(&metric)?;
-                observe(Event::Logged(&metric));
+                self.log(&metric, observe)?;
                 let at = (self.step, steps);
                 check_error(at, found.error, self.material.classes, rate, lambda)?;
                 let mut schedule = self.rate();
@@ -359,6 +365,20 @@ impl<'a> Trainer<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// Adds a line to the log.
+    fn log(
+        &mut self,
+        metric: &Metric,
+        observe: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), TrainError> {
+        self.metrics.add(metric)?;
+        if let Some(events) = &mut self.tensorboard {
+            events.add(metric)?;
+        }
+        observe(Event::Logged(metric));
+        Ok(())
     }
 
     fn rate(&self) -> Rate<'_> {
@@ -464,8 +484,7 @@ impl<'a> Trainer<'a> {
             lambda_floor: self.state.lambda_floor,
             reason: reason.to_string(),
         };
-        self.metrics.add(&metric)?;
-        observe(Event::Logged(&metric));
+        self.log(&metric, observe)?;
         // So that a run resumed from here knows of it.
         self.checkpoint()
     }

@@ -1,0 +1,111 @@
+"""Loads a trained model into plain PyTorch, and prints its logits of MNIST's test images.
+
+    lsoftmax train mnist --quick --precision f32 --out runs/quick
+    lsoftmax embed runs/quick mnist --out features.npy --logits logits.npy
+    python reference/load_export.py runs/quick --check logits.npy
+
+It needs torch, numpy and safetensors, and nothing of this project but the run's model.json and model.safetensors.
+"""
+
+import argparse
+import gzip
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+
+def build(network: dict, classes: int) -> nn.Sequential:
+    """Images to logits, as model.json describes the network."""
+    channels, height, width = network["input"]
+    layers = []
+    for stage in network["stages"]:
+        for unit in range(stage["units"]):
+            kernel, stride = stage["kernel"], stage["stride"] if unit == 0 else 1
+            layers += [nn.Conv2d(channels, stage["filters"], kernel, stride, padding=kernel // 2, bias=False)]
+            layers += [nn.BatchNorm2d(stage["filters"]), nn.PReLU(stage["filters"])]
+            channels = stage["filters"]
+            height, width = ((side + 2 * (kernel // 2) - kernel) // stride + 1 for side in (height, width))
+        if stage["pool"]:
+            layers.append(nn.MaxPool2d(2, ceil_mode=True))
+            height, width = math.ceil(height / 2), math.ceil(width / 2)
+    size, linear = network["features"]["size"], network["features"]["activation"] == "none"
+    layers.append(nn.Conv2d(channels, size, (height, width), bias=linear))  # sees the whole map
+    if not linear:
+        layers += [nn.BatchNorm2d(size), nn.PReLU(size)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(size, classes, bias=False))
+
+
+def load(run: Path) -> tuple[nn.Sequential, dict]:
+    """The model of a run, ready to infer, and its description."""
+    description = json.loads((run / "model.json").read_text())
+    model = build(description["network"], description["classes"]).eval()
+    tensors = load_file(run / "model.safetensors")
+    state, unit = {}, -1
+    for place, layer in enumerate(model):
+        unit += isinstance(layer, nn.Conv2d)  # a unit begins with its convolution
+        if isinstance(layer, nn.Linear):
+            names = {"weight": "head.weight"}
+        elif isinstance(layer, nn.Conv2d):
+            names = {"weight": f"units.{unit}.weight", "bias": f"units.{unit}.bias"}
+        elif isinstance(layer, nn.BatchNorm2d):
+            names = {"weight": f"units.{unit}.gamma", "bias": f"units.{unit}.beta"}
+            names |= {name: f"units.{unit}.{name}" for name in ("running_mean", "running_var")}
+            state[f"{place}.num_batches_tracked"] = layer.num_batches_tracked
+        elif isinstance(layer, nn.PReLU):
+            names = {"weight": f"units.{unit}.slope"}
+        else:
+            names = {}
+        state |= {f"{place}.{name}": tensors.pop(ours) for name, ours in names.items() if ours in tensors}
+    if tensors:
+        sys.exit(f"{run}: the description has no place for {', '.join(tensors)}")
+    model.load_state_dict(state)  # strict: a tensor that is missing is an error
+    return model, description
+
+
+def mnist_test_images(directory: Path) -> np.ndarray:
+    """N x 1 x 28 x 28 pixels, 0 to 255."""
+    with gzip.open(directory / "t10k-images-idx3-ubyte.gz") as file:
+        return np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 1, 28, 28)
+
+
+def prepared(pixels: np.ndarray, description: dict) -> torch.Tensor:
+    """(pixels - mean) / 256, as in training."""
+    mean = torch.tensor(description["mean"]["pixels"]).reshape(description["network"]["input"])
+    return (torch.from_numpy(pixels.astype(np.float32)) - mean) / 256
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path, help="the directory of a run that is done")
+    parser.add_argument("--images", type=int, default=10, metavar="N", help="so many test images (10)")
+    parser.add_argument("--check", type=Path, metavar="LOGITS.npy", help="compare with what `lsoftmax embed --logits` wrote")
+    parser.add_argument("--mnist", type=Path, default=Path(__file__).parent.parent / "data" / "mnist", metavar="DIR")
+    arguments = parser.parse_args()
+
+    model, description = load(arguments.run)
+    images = prepared(mnist_test_images(arguments.mnist)[: arguments.images], description)
+    with torch.inference_mode():
+        logits = torch.cat([model(batch) for batch in images.split(256)]).numpy()
+    if arguments.check is None:
+        np.set_printoptions(precision=4, suppress=True, linewidth=120)
+        print(logits)
+        return
+    theirs = np.load(arguments.check)[: len(logits)]
+    if theirs.shape != logits.shape:
+        sys.exit(f"{arguments.check}: holds {theirs.shape}, but {logits.shape} is wanted")
+    difference = np.abs(logits - theirs).max()
+    agree = (logits.argmax(1) == theirs.argmax(1)).sum()
+    print(f"{len(logits)} images: logits up to {np.abs(logits).max():.2f} differ by {difference:.1e} at most")
+    print(f"the same class for {agree}")
+    if difference > 1e-4 * np.abs(logits).max():
+        sys.exit("that is more than rounding in f32: was the model trained in bf16?")
+
+
+if __name__ == "__main__":
+    main()
