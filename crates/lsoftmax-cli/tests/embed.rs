@@ -5,6 +5,7 @@ mod program;
 use std::fs;
 use std::path::Path;
 
+use program::run::{done, train};
 use program::{failed, lsoftmax, printed};
 
 /// Few steps are enough: any weights will do.
@@ -56,7 +57,7 @@ fn logits_are_products_of_the_features_as_they_are() {
     fs::write(path("tiny.toml"), RECIPE).expect("a recipe");
     let (run, plain, unit, logits) =
         (text("run"), text("plain.npy"), text("unit.npy"), text("new/logits.npy"));
-    printed(lsoftmax(&["train", &text("tiny.toml"), "--out", &run]));
+    done(train(&[&text("tiny.toml"), "--out", &run]));
     printed(lsoftmax(&["embed", &run, "mnist", "--out", &plain]));
     let embed = ["embed", &run, "mnist", "--out", &unit, "--normalise", "--logits", &logits];
     let said = printed(lsoftmax(&embed));

@@ -1,329 +1,420 @@
-//! Training as its user would run it: killed, resumed, interrupted, damaged, used.
+//! `lsoftmax train` when things go wrong: whatever stops a run, the resumed one ends with the same
+//! bits, and what cannot go on says why in a sentence.
+
+#![cfg(unix)]
+
+mod program;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use program::run::{
+    Listener, Reference, TINY, checkpoints, done, ended, is_writing, metrics, recipe, result,
+    resume, text_of, train,
+};
+use program::{failed, refused};
 use tempfile::TempDir;
 
-/// A run of a second or two on real MNIST.
-const RECIPE: &str = r#"
-name = "tiny"
-source = "a test"
-data = "mnist"
-validation = 200
-margin = 2
-batch = 16
-steps = 60
-seed = 3
-precision = "bf16"
-evaluate_every = 20
-log_every = 5
-checkpoint_every = 7
-lambda = { schedule = "power", base = 100, gamma = 0.01, power = 10, min = 1 }
-learning_rate = { schedule = "steps", rate = 0.05, factor = 0.1, at = [40] }
+/// A place for a run.
+fn place() -> (TempDir, PathBuf) {
+    let place = tempfile::tempdir().expect("a directory");
+    let run = place.path().join("run");
+    (place, run)
+}
 
-[network]
-input = [1, 28, 28]
-stages = [{ filters = 8, units = 1 }, { filters = 8, units = 1 }]
-features = { size = 8 }
-"#;
+/// A run as a kill after its last checkpoint leaves it, and its checkpoints.
+fn unfinished() -> (TempDir, PathBuf, [PathBuf; 2]) {
+    let (place, run) = place();
+    Reference::get().put_unfinished(&run);
+    let checkpoints = checkpoints(&run).try_into().expect("the last two are kept");
+    (place, run, checkpoints)
+}
 
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Self {
-        let place = Self(tempfile::tempdir().expect("a directory"));
-        fs::write(place.path("tiny.toml"), RECIPE).expect("a recipe");
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lsoftmax"));
-        command.args(words).current_dir(self.0.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        self.command(words).output().expect("the program runs")
-    }
-
-    fn ok(&self, words: &[&str]) -> String {
-        let output = self.run(words);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{words:?}: {stderr}");
-        String::from_utf8(output.stdout).expect("text")
-    }
-
-    /// One sentence on stderr, which may follow lines of progress, and an exit code.
-    fn refused(&self, words: &[&str], code: i32) -> String {
-        let output = self.run(words);
-        let stderr = String::from_utf8(output.stderr).expect("text");
-        assert_eq!(output.status.code(), Some(code), "{words:?}: {stderr}");
-        assert!(!stderr.contains("panicked"), "{stderr}");
-        let last = stderr.lines().last().unwrap_or_default().to_owned();
-        assert!(last.starts_with("lsoftmax: "), "{stderr}");
-        last
-    }
-
-    fn model(&self, run: &str) -> Vec<u8> {
-        fs::read(self.path(run).join("model.safetensors")).expect("a model")
-    }
-
-    fn json(&self, file: &str) -> Value {
-        serde_json::from_str(&fs::read_to_string(self.path(file)).expect("a file")).expect("JSON")
-    }
-
-    /// The log without what depends on the machine.
-    fn log(&self, run: &str) -> Vec<Value> {
-        let text = fs::read_to_string(self.path(run).join("metrics.jsonl")).expect("a log");
-        let mut lines: Vec<Value> =
-            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        for line in &mut lines {
-            line.as_object_mut().expect("an object").remove("images_per_second");
-        }
-        lines
-    }
-
-    fn checkpoints(&self, run: &str) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.path(run).join("checkpoints")).expect("checkpoints");
-        let paths = entries.map(|entry| entry.expect("an entry").path());
-        // One that is being written has another name.
-        let whole = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "checkpoint");
-        let mut paths: Vec<_> = paths.filter(whole).collect();
-        paths.sort();
-        paths
-    }
-
-    /// Starts a command and waits until the run has a checkpoint.
-    fn under_way(&self, words: &[&str], run: &str) -> Child {
-        let child = self.command(words).spawn().expect("the program starts");
-        let folder = self.path(run).join("checkpoints");
-        for _ in 0..3000 {
-            if fs::read_dir(&folder).is_ok_and(|entries| entries.count() > 0) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        child
+#[track_caller]
+fn assert_says(sentence: &str, words: &[&str]) {
+    for word in words {
+        assert!(sentence.contains(word), "no {word:?} in {sentence:?}");
     }
 }
 
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
-    assert!(status.expect("kill runs").success());
+#[track_caller]
+fn assert_as_undisturbed(run: &Path) {
+    assert!(result(run) == Reference::get().result, "the runs differ");
+}
+
+/// Numbers that look random, the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Waits for `reached`, or the program's end: true in the former case.
+fn wait_until(child: &mut Child, mut reached: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(60) {
+        if reached() {
+            return true;
+        }
+        if child.try_wait().expect("a status").is_some() {
+            return false;
+        }
+        sleep(Duration::from_micros(100));
+    }
+    panic!("the program hangs");
 }
 
 #[test]
-fn a_run_killed_twenty_times_ends_with_the_same_bits() {
-    let place = Place::new();
-    place.ok(&["train", "tiny.toml", "--out", "whole"]);
-    let mut killed = 0;
-    let mut words = vec!["train", "tiny.toml", "--out", "killed"];
-    // Moments spread over start, steps, evaluations and checkpoints; a run lasts longer than any.
-    for attempt in 0.. {
-        assert!(attempt < 60, "only {killed} of {attempt} attempts were killed before their end");
-        let mut command = place.command(&words);
-        command.env("RAYON_NUM_THREADS", if attempt % 2 == 0 { "1" } else { "2" });
+fn a_run_killed_over_and_over_ends_with_the_bits_of_one_that_was_not() {
+    let (place, run) = place();
+    let out = text_of(&run);
+    // Where checkpoints are taken changes nothing.
+    let text = TINY.replace("checkpoint_every = 4", "checkpoint_every = 2");
+    let recipe = recipe(place.path(), &text);
+    let mut random = Random(7);
+    let (mut kills, mut at_the_end) = (0, 0);
+    loop {
+        assert!(kills < 200, "the run does not get on");
+        let begun = run.join("recipe.toml").is_file();
+        let mut command = if begun { resume(&run) } else { train(&[&recipe, "--out", &out]) };
+        let threads = (1 + kills % 3).to_string();
+        command.env("RAYON_NUM_THREADS", threads).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
-        let wait = 120 + (attempt * 37) % 170;
-        std::thread::sleep(Duration::from_millis(wait));
-        let was_running = child.try_wait().expect("a status").is_none();
-        child.kill().ok();
-        child.wait().expect("an end");
-        if was_running {
-            killed += 1;
-        }
-        if place.path("killed/recipe.toml").is_file() {
-            words = vec!["train", "--resume", "killed"];
-        } else {
-            let _ = fs::remove_dir_all(place.path("killed"));
-        }
-        if killed >= 20 {
+        let newest = checkpoints(&run).pop();
+        let last_step = newest.as_ref().is_some_and(|path| path.ends_with("000000120.checkpoint"));
+        if last_step && at_the_end == 3 {
+            assert!(child.wait().expect("a status").success());
             break;
         }
-        if place.path("killed/summary.json").is_file() {
-            // Done before it was killed often enough: once more from the start, in another place.
-            assert_eq!(place.model("killed"), place.model("whole"));
-            fs::remove_dir_all(place.path("killed")).expect("removed");
-            words = vec!["train", "tiny.toml", "--out", "killed"];
+        let alive = if last_step {
+            // In the last evaluation, or while the model is written.
+            at_the_end += 1;
+            sleep(Duration::from_millis(150 + random.below(150)));
+            child.try_wait().expect("a status").is_none()
+        } else if kills % 5 == 0 {
+            // Somewhere in the beginning.
+            sleep(Duration::from_millis(random.below(200)));
+            true
+        } else if kills % 2 == 0 {
+            // While a checkpoint is written.
+            wait_until(&mut child, || is_writing(&run))
+        } else {
+            // Somewhere after the next checkpoint.
+            let got_on = wait_until(&mut child, || checkpoints(&run).pop() != newest);
+            sleep(Duration::from_micros(random.below(8_000)));
+            got_on
+        };
+        if alive {
+            child.kill().expect("it can be killed");
+            kills += 1;
         }
+        child.wait().expect("a status");
     }
-    place.ok(&words);
-    assert_eq!(place.model("killed"), place.model("whole"));
-    assert_eq!(place.log("killed"), place.log("whole"));
-    for part in ["test", "validation"] {
-        let of = |run: &str| place.json(&format!("{run}/summary.json"))[part].clone();
-        assert_eq!(of("killed"), of("whole"), "{part}");
+    assert!(kills >= 20, "only {kills} kills");
+    assert_as_undisturbed(&run);
+    assert!(!is_writing(&run), "something half written is left");
+    assert_eq!(checkpoints(&run).len(), 2);
+}
+
+#[test]
+fn what_a_kill_left_half_written_is_removed() {
+    let (_place, run, _) = unfinished();
+    let half = [run.join(".unfinished-a"), run.join("checkpoints/.unfinished-b")];
+    half.iter().for_each(|path| fs::write(path, "half").expect("a file"));
+    done(resume(&run));
+    assert!(half.iter().all(|path| !path.exists()));
+    assert_as_undisturbed(&run);
+}
+
+#[test]
+fn ctrl_c_and_a_request_to_end_stop_a_run_that_can_go_on() {
+    for signal in ["-INT", "-TERM"] {
+        let (place, run) = place();
+        let mut child = train(&[&recipe(place.path(), TINY), "--out", &text_of(&run)])
+            .spawn()
+            .expect("the program starts");
+        let mut listener = Listener::new(&mut child);
+        listener.wait_for("step 7: ");
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().expect("kill").success());
+        let stderr = listener.rest();
+        let output = Output { stderr: stderr.into(), ..child.wait_with_output().expect("an end") };
+        let (code, sentence) = ended(&output);
+        assert_eq!((code, output.stdout.len()), (Some(130), 0), "{sentence}");
+        let command = format!("`lsoftmax train --resume {}`", run.display());
+        assert_says(&sentence, &["stopped after step", &command]);
+        done(resume(&run));
+        assert_as_undisturbed(&run);
     }
 }
 
 #[test]
-fn an_interrupted_run_says_how_to_go_on_and_does() {
-    let place = Place::new();
-    place.ok(&["train", "tiny.toml", "--out", "whole"]);
-    for name in ["INT", "TERM"] {
-        let child = place.under_way(&["train", "tiny.toml", "--out", name], name);
-        signal(&child, name);
-        let output = child.wait_with_output().expect("an end");
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(130), "{stderr}");
-        assert!(stderr.contains(&format!("`lsoftmax train --resume {name}` goes on")), "{stderr}");
-        place.ok(&["train", "--resume", name]);
-        assert_eq!(place.model(name), place.model("whole"));
-    }
-}
-
-/// Damages a file in one of several ways.
-fn damage(path: &Path, way: usize) {
-    let mut bytes = fs::read(path).expect("a checkpoint");
-    match way {
-        0 => bytes[5000] ^= 1,
-        1 => bytes.truncate(3000),
-        2 => bytes.clear(),
-        3 => bytes = b"not a checkpoint at all, but long enough to be looked at in full\n".to_vec(),
-        _ => bytes[14] = b'9',
-    }
-    fs::write(path, bytes).expect("written");
+fn a_plateau_that_ended_a_run_still_ends_it_after_a_kill() {
+    let (place, run) = place();
+    let steps = r#"{ schedule = "steps", rate = 0.05, factor = 0.1, at = [100] }"#;
+    let plateau = r#"{ schedule = "plateau", rate = 0.3, factor = 0.5, patience = 1, drops = 1 }"#;
+    let recipe = recipe(place.path(), &TINY.replace(steps, plateau));
+    done(train(&[&recipe, "--out", &text_of(&run)]));
+    let expected = result(&run);
+    fs::remove_file(run.join("summary.json")).expect("it was there");
+    let output = done(resume(&run));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("step 120"), "it should have ended before: {stderr}");
+    assert!(result(&run) == expected, "the runs differ");
 }
 
 #[test]
 fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
-    let place = Place::new();
-    place.ok(&["train", "tiny.toml", "--out", "whole"]);
-    for way in 0..5 {
-        let run = format!("damaged{way}");
-        let mut child = place.under_way(&["train", "tiny.toml", "--out", &run], &run);
-        while place.checkpoints(&run).len() < 2 && child.try_wait().expect("a status").is_none() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        child.kill().ok();
-        child.wait().expect("an end");
-        let _ = fs::remove_file(place.path(&run).join("summary.json"));
-        let checkpoints = place.checkpoints(&run);
-        damage(checkpoints.last().expect("a checkpoint"), way);
-        let output = place.run(&["train", "--resume", &run]);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{stderr}");
-        assert!(stderr.contains("an older checkpoint is used"), "way {way}: {stderr}");
-        assert_eq!(place.model(&run), place.model("whole"));
-
-        let _ = fs::remove_file(place.path(&run).join("summary.json"));
-        place.checkpoints(&run).iter().for_each(|path| damage(path, way));
-        let sentence = place.refused(&["train", "--resume", &run], 2);
-        assert!(sentence.contains("no checkpoint of"), "{sentence}");
+    let damages: [(&str, fn(&mut Vec<u8>)); 4] = [
+        ("checksum", |bytes| bytes[5_000] ^= 1),
+        ("checksum", |bytes| bytes.truncate(10_000)),
+        ("cut short", Vec::clear),
+        ("not a checkpoint", |bytes| bytes.fill(0x5a)),
+    ];
+    for (words, damage) in damages {
+        let (_place, run, [_, newest]) = unfinished();
+        let mut bytes = fs::read(&newest).expect("a file");
+        damage(&mut bytes);
+        fs::write(&newest, &bytes).expect("a file");
+        let output = done(resume(&run));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let complaint = stderr.lines().next().expect("a line");
+        assert_says(complaint, &[&text_of(&newest), words, "an older checkpoint is used"]);
+        assert_as_undisturbed(&run);
     }
 }
 
 #[test]
-fn a_directory_is_one_runs_and_one_programs() {
-    let place = Place::new();
-    let mut child = place.under_way(&["train", "tiny.toml", "--out", "run"], "run");
-    let sentence = place.refused(&["train", "--resume", "run"], 2);
-    assert!(sentence.contains("another program is using run"), "{sentence}");
-    child.kill().ok();
-    child.wait().expect("an end");
-    let sentence = place.refused(&["train", "tiny.toml", "--out", "run"], 2);
-    assert!(sentence.contains("holds a run already: go on with"), "{sentence}");
-    let sentence = place.refused(&["train", "--resume", "nowhere"], 2);
-    assert!(sentence.contains("holds no run"), "{sentence}");
-
-    // Another network than the checkpoint's.
-    let other = RECIPE.replace("features = { size = 8 }", "features = { size = 9 }");
-    fs::write(place.path("run/recipe.toml"), other).expect("written");
-    let sentence = place.refused(&["train", "--resume", "run"], 2);
-    assert!(sentence.contains("is of another network than the recipe"), "{sentence}");
+fn checkpoints_that_are_all_damaged_are_a_sentence() {
+    let (_place, run, checkpoints) = unfinished();
+    checkpoints.iter().for_each(|path| fs::write(path, "").expect("a file"));
+    let sentence = refused(resume(&run).output().expect("it starts"));
+    assert_says(&sentence, &["no checkpoint of", &text_of(&checkpoints[0]), "begin again"]);
 }
 
 #[test]
-fn a_full_disk_costs_nothing_that_was_kept() {
-    let place = Place::new();
-    place.ok(&["train", "tiny.toml", "--out", "whole"]);
-    let mut child = place.under_way(&["train", "tiny.toml", "--out", "full"], "full");
-    child.kill().ok();
-    child.wait().expect("an end");
-    let _ = fs::remove_file(place.path("full/summary.json"));
-    // No file may grow beyond 8 KiB: the next checkpoint cannot be written.
+fn a_checkpoint_of_another_version_or_network_is_a_sentence() {
+    let (_place, run, checkpoints) = unfinished();
+    let good = checkpoints.clone().map(|path| fs::read(path).expect("a file"));
+    for (path, bytes) in checkpoints.iter().zip(&good) {
+        let mut bytes = bytes.clone();
+        bytes[14] = b'9';
+        fs::write(path, bytes).expect("a file");
+    }
+    let sentence = refused(resume(&run).output().expect("it starts"));
+    assert_says(&sentence, &["not a checkpoint of this version of the program"]);
+
+    for (path, bytes) in checkpoints.iter().zip(&good) {
+        fs::write(path, bytes).expect("a file");
+    }
+    let kept = run.join("recipe.toml");
+    let text = fs::read_to_string(&kept).expect("a file");
+    let log = fs::read(run.join("metrics.jsonl")).expect("a file");
+    for (from, to) in [("size = 8", "size = 9"), ("filters = 8", "filters = 16")] {
+        assert!(text.contains(from), "{text}");
+        fs::write(&kept, text.replace(from, to)).expect("a file");
+        let sentence = refused(resume(&run).output().expect("it starts"));
+        assert_says(&sentence, &["another network", "put back the recipe"]);
+    }
+    assert_eq!(fs::read(run.join("metrics.jsonl")).expect("a file"), log, "the log is cut");
+    fs::write(&kept, text).expect("a file");
+    done(resume(&run));
+    assert_as_undisturbed(&run);
+}
+
+#[test]
+fn one_directory_has_one_run_and_one_program() {
+    let (place, run) = place();
+    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
+    let mut first = train(&[&recipe, "--out", &out]).spawn().expect("the program starts");
+    let mut listener = Listener::new(&mut first);
+    listener.wait_for("step 7: ");
+    // Held still, so that it does not end before the second has looked.
+    let id = first.id().to_string();
+    let signal = |name: &str| Command::new("kill").args([name, &id]).status().expect("kill");
+    assert!(signal("-STOP").success());
+    let second = resume(&run).output();
+    let third = train(&[&recipe, "--out", &out]).output();
+    assert!(signal("-CONT").success());
+    assert_says(&refused(second.expect("it starts")), &["another program is using", &out]);
+    assert_says(&refused(third.expect("it starts")), &["another program is using", &out]);
+    listener.rest();
+    assert!(first.wait().expect("a status").success());
+    assert_as_undisturbed(&run);
+
+    let again = refused(train(&[&recipe, "--out", &out]).output().expect("it starts"));
+    assert_says(&again, &["holds a run already", &format!("`lsoftmax train --resume {out}`")]);
+    let nothing = refused(resume(place.path()).output().expect("it starts"));
+    assert_says(&nothing, &["holds no run", "recipe.toml"]);
+}
+
+#[test]
+fn a_run_that_is_done_prints_its_summary_again() {
+    let (_place, run) = place();
+    Reference::get().put(&run);
+    let mut command = resume(&run);
+    let printed: serde_json::Value =
+        serde_json::from_slice(&done_quietly(command.arg("--json")).stdout).expect("JSON");
+    let text = fs::read_to_string(run.join("summary.json")).expect("a file");
+    let kept: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(
+        (&printed["test"]["wrong"], &printed["steps"]),
+        (&kept["test"]["wrong"], &120.into())
+    );
+    assert_eq!(printed["environment"], kept["environment"]);
+    assert!(String::from_utf8_lossy(&done_quietly(&mut resume(&run)).stdout).contains("120 steps"));
+    assert_as_undisturbed(&run);
+}
+
+#[track_caller]
+fn done_quietly(command: &mut Command) -> Output {
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    output
+}
+
+/// The program, started by a shell after `before`.
+fn after(before: &str, arguments: &[&str]) -> Output {
+    let script = format!("{before} && exec \"$0\" \"$@\"");
     let program = env!("CARGO_BIN_EXE_lsoftmax");
-    let limited = format!("trap '' XFSZ; ulimit -f 8; exec {program} train --resume full");
-    let mut command = Command::new("bash");
-    let output = command.args(["-c", &limited]).current_dir(place.0.path()).output();
-    let output = output.expect("bash runs");
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    if !output.status.success() {
-        assert_eq!(output.status.code(), Some(1), "{stderr}");
-        assert!(stderr.contains("cannot be written"), "{stderr}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script, program, "train"]).args(arguments).stdin(Stdio::null());
+    shell.output().expect("the shell starts")
+}
+
+#[test]
+fn a_file_that_may_not_grow_ends_the_run_and_harms_nothing() {
+    let (_place, run, [older, newest]) = unfinished();
+    fs::remove_file(newest).expect("it was there");
+    let before = fs::read(&older).expect("a file");
+    // Blocks are of 512 or 1024 bytes: the log fits, a checkpoint does not.
+    let output = after("trap '' XFSZ && ulimit -f 24", &["--resume", &text_of(&run)]);
+    let (code, sentence) = ended(&output);
+    assert_eq!(code, Some(1), "{sentence}");
+    assert_says(&sentence, &["000000120.checkpoint", "cannot be written", "space left"]);
+    assert_eq!(checkpoints(&run), [older.clone()]);
+    assert!(!is_writing(&run));
+    assert_eq!(fs::read(&older).expect("a file"), before);
+    done(resume(&run));
+    assert_as_undisturbed(&run);
+}
+
+/// In a file system of its own, which goes when the shell does.
+#[test]
+fn a_full_disk_ends_the_run_and_harms_nothing() {
+    let (place, run, [_, newest]) = unfinished();
+    fs::remove_file(newest).expect("it was there");
+    fs::create_dir(place.path().join("disk")).expect("a directory");
+    let script = r#"
+        cd "$1" || exit 97
+        mount -t tmpfs -o size=80k lsoftmax-test disk 2>/dev/null || exit 99
+        cp -r run disk/run || exit 98
+        "$0" train --resume disk/run 2>full.txt
+        echo $? >full.code
+        ls disk/run/checkpoints >full.list
+        mount -o remount,size=10m disk || exit 96
+        "$0" train --resume disk/run || exit 95
+        rm -r run && cp -r disk/run run"#;
+    let program = env!("CARGO_BIN_EXE_lsoftmax");
+    let mut shell = Command::new("unshare");
+    shell.args(["-m", "sh", "-c", script, program, &text_of(place.path())]);
+    match shell.output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) if output.status.code().is_some_and(|code| (95..99).contains(&code)) => {
+            panic!("{output:?}")
+        }
+        other => return eprintln!("not tested, a file system cannot be mounted here: {other:?}"),
     }
-    place.ok(&["train", "--resume", "full"]);
-    assert_eq!(place.model("full"), place.model("whole"));
+    let text = |name: &str| fs::read_to_string(place.path().join(name)).expect("a file");
+    assert_eq!(text("full.code"), "1\n");
+    assert_eq!(text("full.list"), "000000116.checkpoint\n");
+    let said = text("full.txt");
+    assert_says(
+        said.lines().last().expect("a line"),
+        &["lsoftmax: ", "cannot be written", "space"],
+    );
+    assert_as_undisturbed(&run);
 }
 
 #[test]
-fn divergence_is_explained_and_rolled_back_from() {
-    let place = Place::new();
-    let words = ["train", "tiny.toml", "--learning-rate", "1e9", "--out"];
-    let sentence = place.refused(&[&words[..], &["stop"]].concat(), 2);
-    assert!(sentence.contains("diverged at step"), "{sentence}");
-    assert!(sentence.contains("Lower the learning rate"), "{sentence}");
-    let words = [&words[..], &["back", "--on-divergence", "rollback"]].concat();
-    let sentence = place.refused(&words, 2);
-    assert!(sentence.contains("diverged"), "{sentence}");
-    let rollbacks = place.log("back").into_iter().filter(|line| line["kind"] == "rollback");
-    assert!(rollbacks.count() >= 1);
-}
-
-#[test]
-fn a_new_users_way_from_training_to_export() {
-    let place = Place::new();
-    let summary: Value =
-        serde_json::from_str(&place.ok(&["train", "tiny.toml", "--out", "run", "--json"])).unwrap();
-    assert!(summary["test"]["error"].as_f64().unwrap() < 40.0, "{summary}");
-    let found: Value = serde_json::from_str(&place.ok(&["eval", "run", "--json"])).unwrap();
-    assert_eq!(found["wrong"], summary["test"]["wrong"]);
-    assert_eq!(found["loss"], summary["test"]["loss"]);
-
-    place.ok(&["embed", "run", "mnist", "--out", "e.npy", "--normalise"]);
-    let bytes = fs::read(place.path("e.npy")).expect("an array");
-    let array = npyz::NpyFile::new(&bytes[..]).expect("an array");
-    assert_eq!(array.shape(), [10_000, 8]);
-    let values: Vec<f32> = array.into_vec().expect("numbers");
-    for row in values.chunks_exact(8) {
-        let length: f32 = row.iter().map(|value| value * value).sum();
-        assert!((length - 1.0).abs() < 1e-5 || length == 0.0);
+fn a_directory_that_may_not_be_written_is_a_sentence() {
+    let (place, run, _) = unfinished();
+    let recipe = recipe(place.path(), TINY);
+    let closed = place.path().join("closed");
+    fs::create_dir(&closed).expect("a directory");
+    let set = |path: &Path, mode: u32| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    };
+    set(&closed, 0o555);
+    // The system lets root write everywhere, unless the capability is taken away.
+    let is_root = fs::write(closed.join("probe"), "").is_ok();
+    let _ = fs::remove_file(closed.join("probe"));
+    let start = |arguments: &[&str]| -> Output {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-dac_override", env!("CARGO_BIN_EXE_lsoftmax"), "train"]);
+        if is_root {
+            command.args(arguments).output().expect("it starts")
+        } else {
+            train(arguments).output().expect("it starts")
+        }
+    };
+    if is_root && Command::new("setpriv").arg("--version").output().is_err() {
+        return eprintln!("not tested: root may write everywhere, and there is no setpriv");
     }
-    place.ok(&["export", "run", "--out", "out.safetensors"]);
-    assert_eq!(fs::read(place.path("out.safetensors")).unwrap(), place.model("run"));
+    let out = text_of(&closed.join("run"));
+    let sentence = failed(start(&[&recipe, "--out", &out]), 1);
+    assert_says(&sentence, &[&out, "cannot be made", "permissions"]);
 
-    fs::write(place.path("text.png"), "not an image").expect("written");
-    let sentence = place.refused(&["predict", "run", "text.png"], 2);
-    assert!(sentence.contains("text.png"), "{sentence}");
-    let again = place.ok(&["train", "--resume", "run"]);
-    assert!(again.contains("test:"), "{again}");
+    let folder = run.join("checkpoints");
+    fs::remove_file(checkpoints(&run).pop().expect("two")).expect("it was there");
+    set(&folder, 0o555);
+    let (code, sentence) = ended(&start(&["--resume", &text_of(&run)]));
+    assert_eq!(code, Some(1), "{sentence}");
+    assert_says(&sentence, &["000000120.checkpoint", "cannot be written", "permissions"]);
+    set(&folder, 0o755);
+    done(resume(&run));
+    assert_as_undisturbed(&run);
 }
 
 #[test]
-fn what_cannot_be_trained_is_told_in_a_sentence() {
-    let place = Place::new();
-    let sentence = place.refused(&["train", "mnits"], 2);
-    assert!(sentence.contains("mnist"), "{sentence}");
-    fs::write(place.path("typo.toml"), RECIPE.replace("margin = 2", "margn = 2")).unwrap();
-    let sentence = place.refused(&["train", "typo.toml"], 2);
-    assert!(sentence.contains("did you mean `margin`?"), "{sentence}");
-    let empty = place.path("empty");
-    fs::create_dir(&empty).expect("made");
-    let directory = empty.to_str().expect("text");
-    let sentence = place.refused(&["train", "cifar10", "--data-dir", directory], 2);
-    assert!(sentence.contains("lsoftmax data fetch cifar10"), "{sentence}");
-    place.refused(&["train", "--data", directory], 2);
-    place.refused(&["train", "tiny.toml", "--margin", "-1"], 2);
-    place.refused(&["train", "tiny.toml", "--batch", "0"], 2);
-    place.refused(&["train"], 2);
-    place.refused(&["eval", "nowhere"], 2);
+fn divergence_names_the_learning_rate_and_lambda() {
+    let (place, run) = place();
+    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
+    let output = train(&[&recipe, "--learning-rate", "1e6", "--out", &out]).output();
+    let (code, sentence) = ended(&output.expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(
+        &sentence,
+        &["diverged at step", "the learning rate (it is 1000000)", "let λ fall"],
+    );
+}
+
+#[test]
+fn rollback_tries_larger_lambdas_and_then_gives_up() {
+    let (place, run) = place();
+    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
+    // It diverges at a step after which there are checkpoints to go back to.
+    let text = fs::read_to_string(&recipe).expect("a file");
+    let late = text.replace("factor = 0.1, at = [100]", "factor = 1e9, at = [10]");
+    fs::write(&recipe, late).expect("a file");
+    let output = train(&[&recipe, "--on-divergence", "rollback", "--out", &out]).output();
+    let (code, sentence) = ended(&output.expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["5 returns", "λ", "learning rate (it is 50000000)"]);
+    assert!(!sentence.contains("--on-divergence"), "that was tried: {sentence}");
+    let log = metrics(&run);
+    let rollbacks: Vec<_> = log.iter().filter(|metric| metric["kind"] == "rollback").collect();
+    assert_eq!(rollbacks.len(), 5);
+    let floors = rollbacks.iter().map(|metric| metric["lambda_floor"].as_f64().expect("a number"));
+    let floors: Vec<_> = floors.collect();
+    assert!(floors[0] > 27.0, "λ was 27.7 at step 10: {floors:?}");
+    assert!(floors.windows(2).all(|two| two[1] > two[0]), "{floors:?}");
+    assert!(rollbacks.iter().all(|metric| metric["to"].as_u64().is_some_and(|to| to >= 8)));
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::evaluate::Evaluation;
+
 /// What to do when training goes nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -64,23 +66,25 @@ const COLLAPSED: f64 = 1e-5;
 const PATIENCE: f64 = 0.25;
 /// Nearer to chance than this share of the way is chance.
 const CHANCE: f64 = 0.97;
+/// With fewer held-out images than this, chance cannot be told from a slow start.
+const ENOUGH_IMAGES: usize = 100;
 
 /// Looks at the norm of the features.
 pub(super) fn check_norm(step: u64, norm: f64, lambda: f64) -> Result<(), Divergence> {
     if norm < COLLAPSED { Err(Divergence::Collapsed { step, norm, lambda }) } else { Ok(()) }
 }
 
-/// Looks at an evaluation: `error` in percent, of so many classes.
+/// Looks at an evaluation on images of so many classes.
 pub(super) fn check_error(
     (step, steps): (u64, u64),
-    error: f64,
+    &Evaluation { images, error, .. }: &Evaluation,
     classes: usize,
     rate: f64,
     lambda: f64,
 ) -> Result<(), Divergence> {
     let chance = 100.0 * (1.0 - 1.0 / classes as f64);
     let late = step as f64 >= PATIENCE * steps as f64;
-    if classes > 1 && late && error >= CHANCE * chance {
+    if classes > 1 && images >= ENOUGH_IMAGES && late && error >= CHANCE * chance {
         return Err(Divergence::Chance { step, error, rate, lambda });
     }
     Ok(())
@@ -90,12 +94,22 @@ pub(super) fn check_error(
 mod tests {
     use super::*;
 
+    fn at_chance(step: u64, images: usize, error: f64, classes: usize) -> bool {
+        let found = Evaluation { images, wrong: 0, error, loss: 1.0, angle: 90.0 };
+        check_error((step, 100), &found, classes, 0.1, 5.0).is_err()
+    }
+
     #[test]
     fn chance_is_noticed_only_when_there_was_time_to_learn() {
-        assert!(check_error((10, 100), 90.0, 10, 0.1, 5.0).is_ok());
-        assert!(check_error((50, 100), 90.0, 10, 0.1, 5.0).is_err());
-        assert!(check_error((50, 100), 80.0, 10, 0.1, 5.0).is_ok());
-        assert!(check_error((50, 100), 0.0, 1, 0.1, 5.0).is_ok());
+        assert!(!at_chance(10, 1000, 90.0, 10));
+        assert!(at_chance(50, 1000, 90.0, 10));
+        assert!(!at_chance(50, 1000, 80.0, 10));
+        assert!(!at_chance(50, 1000, 0.0, 1));
+    }
+
+    #[test]
+    fn a_few_images_do_not_tell_chance() {
+        assert!(!at_chance(50, 3, 100.0, 3));
     }
 
     #[test]

@@ -48,6 +48,20 @@ pub enum TrainError {
     /// Training goes nowhere.
     #[error(transparent)]
     Divergence(#[from] Divergence),
+    /// It goes nowhere whatever λ is.
+    #[error(
+        "training diverged at step {step}, and {rollbacks} returns to an earlier checkpoint with λ up to {lambda:.3} did not help: lower the learning rate (it is {rate})"
+    )]
+    Hopeless {
+        /// The step.
+        step: u64,
+        /// Returns to an earlier checkpoint.
+        rollbacks: u32,
+        /// The last λ.
+        lambda: f64,
+        /// The learning rate.
+        rate: f64,
+    },
     /// The run cannot be resumed.
     #[error("{0}")]
     Resume(String),

@@ -350,7 +350,7 @@ impl<'a> Trainer<'a> {
                     Metric::Validation { step: self.step, loss: found.loss, error: found.error };
                 self.log(&metric, observe)?;
                 let at = (self.step, steps);
-                check_error(at, found.error, self.material.classes, rate, lambda)?;
+                check_error(at, &found, self.material.classes, rate, lambda)?;
                 let mut schedule = self.rate();
                 schedule.evaluated(found.loss);
                 goes_on = !schedule.is_done();
@@ -460,9 +460,13 @@ impl<'a> Trainer<'a> {
         reason: Divergence,
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), TrainError> {
-        let (floor, rollbacks) = (self.state.lambda_floor, self.state.rollbacks);
-        if self.options.on_divergence == OnDivergence::Stop || rollbacks == MOST_ROLLBACKS {
+        let (lambda, rollbacks) = (self.lambda(), self.state.rollbacks);
+        if self.options.on_divergence == OnDivergence::Stop {
             return Err(reason.into());
+        }
+        if rollbacks == MOST_ROLLBACKS {
+            let (step, rate) = (self.step, self.rate().at(self.step));
+            return Err(TrainError::Hopeless { step, rollbacks, lambda, rate });
         }
         let from = self.step;
         match Checkpoint::newest(&self.run)?.0 {
@@ -476,7 +480,7 @@ impl<'a> Trainer<'a> {
                 self.state.window = Window::default();
             }
         }
-        self.state.lambda_floor = (4.0 * floor).max(1.0);
+        self.state.lambda_floor = (4.0 * lambda).max(1.0);
         self.state.rollbacks = rollbacks + 1;
         let metric = Metric::Rollback {
             step: from,

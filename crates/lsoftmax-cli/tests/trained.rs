@@ -1,0 +1,172 @@
+//! The new user's path, from training to the use of what was trained, and the slips on it.
+
+mod program;
+
+use std::fs;
+use std::path::Path;
+
+use lsoftmax_lab::data::{DataDir, Images, Set};
+use program::run::{TINY, checkpoints, done, recipe, resume, text_of, train};
+use program::{json, lsoftmax, lsoftmax_in, printed, refused};
+use serde_json::Value;
+
+/// The test images that are built in.
+fn digits() -> Images {
+    let nowhere = DataDir::find(Some("nowhere".into())).expect("a name is enough");
+    let set = Set::named("mnist").expect("there is MNIST").read(&nowhere).expect("it is built in");
+    set.test.expect("it has test images")
+}
+
+fn write_png(images: &Images, index: usize, path: &Path) {
+    let image = image::GrayImage::from_raw(28, 28, images.image(index).to_vec()).expect("28 x 28");
+    image.save(path).expect("a file");
+}
+
+/// The rows of an array in a file.
+fn rows(path: &Path) -> Vec<Vec<f32>> {
+    let bytes = fs::read(path).expect("a file");
+    let array = npyz::NpyFile::new(bytes.as_slice()).expect("an array");
+    let &[_, columns] = array.shape() else { panic!("two dimensions") };
+    let values: Vec<f32> = array.into_vec().expect("f32");
+    values.chunks_exact(columns as usize).map(<[f32]>::to_vec).collect()
+}
+
+fn length(row: &[f32]) -> f32 {
+    row.iter().map(|value| value * value).sum::<f32>().sqrt()
+}
+
+#[test]
+fn a_run_is_trained_killed_resumed_evaluated_asked_embedded_and_exported() {
+    let place = tempfile::tempdir().expect("a directory");
+    let run = place.path().join("run");
+    let run_text = text_of(&run);
+    let mut child = train(&[&recipe(place.path(), TINY), "--out", &run_text])
+        .spawn()
+        .expect("the program starts");
+    while checkpoints(&run).is_empty() && child.try_wait().expect("a status").is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child.kill().expect("it can be killed");
+    child.wait().expect("a status");
+    let too_early = refused(lsoftmax(&["eval", &run_text]));
+    assert!(too_early.contains("not done") && too_early.contains("--resume"), "{too_early}");
+    done(resume(&run));
+
+    let summary = fs::read_to_string(run.join("summary.json")).expect("a file");
+    let summary: Value = serde_json::from_str(&summary).expect("JSON");
+    let mut found = json(lsoftmax(&["eval", &run_text, "--json"]));
+    let fields = found.as_object_mut().expect("an object");
+    assert_eq!(fields.remove("data"), Some("mnist".into()));
+    assert_eq!(fields.remove("split"), Some("test".into()));
+    assert_eq!(found, summary["test"]);
+
+    let digits = digits();
+    let files: Vec<_> = (0..10).map(|index| place.path().join(format!("{index}.png"))).collect();
+    files.iter().enumerate().for_each(|(index, path)| write_png(&digits, index, path));
+    let files: Vec<_> = files.iter().map(|path| text_of(path)).collect();
+    let files: Vec<_> = files.iter().map(String::as_str).collect();
+    let said = json(lsoftmax(&[&["predict", &run_text, "--json"], files.as_slice()].concat()));
+    let said = said.as_array().expect("a list");
+    assert!(said.iter().zip(&files).all(|(said, file)| said["image"] == **file), "{said:?}");
+    let right = said.iter().zip(digits.labels()).filter(|(said, label)| said["class"] == **label);
+    assert!(right.count() >= 7, "{said:?}");
+
+    let out = place.path().join("features.npy");
+    let embed = ["embed", &run_text, "mnist", "--out", &text_of(&out), "--json"];
+    assert_eq!(json(lsoftmax(&embed))["features"], 8);
+    let plain = rows(&out);
+    assert_eq!((plain.len(), plain[0].len()), (10_000, 8));
+    printed(lsoftmax(&[embed.as_slice(), &["--normalise"]].concat()));
+    for (row, plain) in rows(&out).iter().zip(&plain) {
+        assert!((length(row) - 1.0).abs() < 1e-5, "{row:?}");
+        let scaled = plain.iter().map(|value| value / length(plain));
+        assert!(row.iter().zip(scaled).all(|(found, expected)| (found - expected).abs() < 1e-5));
+    }
+
+    let out = place.path().join("model.safetensors");
+    printed(lsoftmax(&["export", &run_text, "--out", &text_of(&out)]));
+    let bytes = fs::read(&out).expect("a file");
+    let (size, rest) = bytes.split_at(8);
+    let size = u64::from_le_bytes(size.try_into().expect("eight bytes")) as usize;
+    let header: Value = serde_json::from_slice(&rest[..size]).expect("JSON");
+    let shape = |name: &str| header[name]["shape"].to_string();
+    let names = ["units.0.weight", "units.1.weight", "units.2.weight", "units.2.slope"];
+    assert_eq!(names.map(shape), ["[8,1,3,3]", "[8,8,3,3]", "[8,8,7,7]", "[8]"]);
+    assert_eq!(shape("head.weight"), "[10,8]");
+    assert_eq!(bytes, fs::read(run.join("model.safetensors")).expect("a file"));
+}
+
+#[test]
+fn a_folder_of_ones_own_is_trained_on() {
+    let place = tempfile::tempdir().expect("a directory");
+    let digits = digits();
+    for (class, name) in ["nought", "one", "two"].iter().enumerate() {
+        let folder = place.path().join("images").join(name);
+        fs::create_dir_all(&folder).expect("a directory");
+        let all = digits.labels().iter().enumerate();
+        for (index, _) in all.filter(|(_, label)| **label == class as u32).take(10) {
+            write_png(&digits, index, &folder.join(format!("{index}.png")));
+        }
+    }
+    let words = ["train", "--data", "images/", "--steps", "3", "--batch", "6", "--out", "run"];
+    let output = lsoftmax_in(place.path(), &words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let image = fs::read_dir(place.path().join("images/one")).expect("a directory").next();
+    let image = text_of(&image.expect("an image").expect("an entry").path());
+    let said = json(lsoftmax_in(place.path(), &["predict", "run", &image, "--json"]));
+    let name = said[0]["name"].as_str().expect("a name");
+    assert!(["nought", "one", "two"].contains(&name), "{said}");
+    let found = json(lsoftmax_in(place.path(), &["eval", "run", "--split", "train", "--json"]));
+    assert_eq!(found["images"], 30);
+    let sentence = refused(lsoftmax_in(place.path(), &["eval", "run"]));
+    assert!(sentence.contains("--split train"), "{sentence}");
+}
+
+#[test]
+fn a_slip_is_a_sentence_that_helps() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| text_of(&place.path().join(name));
+    fs::create_dir(path("empty")).expect("a directory");
+    fs::write(path("text.png"), "this is no image").expect("a file");
+    fs::write(path("typo.toml"), TINY.replace("seed", "sede")).expect("a file");
+    fs::write(path("low.toml"), TINY.replace("margin = 2", "margin = -2")).expect("a file");
+    fs::write(path("tiny.toml"), TINY).expect("a file");
+    let many = TINY.replace("validation = 200", "validation = 60000");
+    fs::write(path("many.toml"), many).expect("a file");
+    let out = path("run");
+    let slips: [(&[&str], &[&str]); 13] = [
+        (&["train", "minst"], &["\"minst\"", "did you mean mnist?"]),
+        (&["train", "nowhere.toml"], &["nowhere.toml", "check the path"]),
+        (&["train", "typo.toml"], &["`sede`", "line", "did you mean `seed`?"]),
+        (&["train", "low.toml"], &["margin", "-2"]),
+        (&["train", "many.toml"], &["60000"]),
+        (&["train", "tiny.toml", "--margin", "-1"], &["--margin", "from 1 to 1000"]),
+        (&["train", "tiny.toml", "--batch", "0"], &["batch", "from 1 to", "is 0"]),
+        (&["train", "tiny.toml", "--learning-rate", "nan"], &["learning_rate.rate", "NaN"]),
+        (&["train", "cifar10", "--data-dir", "empty"], &["`lsoftmax data fetch cifar10`"]),
+        (&["train", "--data", "empty"], &["empty", "for each class"]),
+        (&["train", "--data", "nowhere"], &["nowhere", "check the path"]),
+        (&["predict", "empty", "text.png"], &["empty holds no run"]),
+        (&["export", "nowhere", "--out", "x"], &["nowhere holds no run"]),
+    ];
+    for (words, expected) in slips {
+        let words = if words[0] == "train" { [words, &["--out", &out]].concat() } else { words.into() };
+        let sentence = refused(lsoftmax_in(place.path(), &words));
+        for word in expected {
+            assert!(sentence.contains(word), "{words:?}: no {word:?} in {sentence:?}");
+        }
+        assert!(!place.path().join("run").exists(), "{words:?} left a directory");
+    }
+}
+
+#[test]
+fn what_is_no_image_is_named() {
+    let place = tempfile::tempdir().expect("a directory");
+    let run = place.path().join("run");
+    program::run::Reference::get().put(&run);
+    fs::write(place.path().join("text.png"), "this is no image").expect("a file");
+    for file in ["text.png", "nowhere.png", "run"] {
+        let sentence = refused(lsoftmax_in(place.path(), &["predict", "run", file]));
+        assert!(sentence.starts_with(file), "{sentence}");
+    }
+}
