@@ -171,7 +171,8 @@ fn a_plateau_that_ended_a_run_still_ends_it_after_a_kill() {
 
 #[test]
 fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
-    let damages: [(&str, fn(&mut Vec<u8>)); 4] = [
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(&str, Damage); 4] = [
         ("checksum", |bytes| bytes[5_000] ^= 1),
         ("checksum", |bytes| bytes.truncate(10_000)),
         ("cut short", Vec::clear),
@@ -298,7 +299,7 @@ fn a_file_that_may_not_grow_ends_the_run_and_harms_nothing() {
     let (code, sentence) = ended(&output);
     assert_eq!(code, Some(1), "{sentence}");
     assert_says(&sentence, &["000000120.checkpoint", "cannot be written", "space left"]);
-    assert_eq!(checkpoints(&run), [older.clone()]);
+    assert_eq!(checkpoints(&run), std::slice::from_ref(&older));
     assert!(!is_writing(&run));
     assert_eq!(fs::read(&older).expect("a file"), before);
     done(resume(&run));

@@ -150,7 +150,8 @@ fn a_slip_is_a_sentence_that_helps() {
         (&["export", "nowhere", "--out", "x"], &["nowhere holds no run"]),
     ];
     for (words, expected) in slips {
-        let words = if words[0] == "train" { [words, &["--out", &out]].concat() } else { words.into() };
+        let words =
+            if words[0] == "train" { [words, &["--out", &out]].concat() } else { words.into() };
         let sentence = refused(lsoftmax_in(place.path(), &words));
         for word in expected {
             assert!(sentence.contains(word), "{words:?}: no {word:?} in {sentence:?}");
