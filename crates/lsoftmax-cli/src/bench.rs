@@ -77,7 +77,8 @@ fn train_text(timing: &TrainTiming) -> String {
     format!(
         "{network}, batches of {batch}, {classes} classes: m = {margin}, {precision} on {path}, {}\n\
          training {:.1} images/s (median of {} steps), {:.0} Gflop/s, {:.0} % of the loop's peak of \
-         {:.0}; inference {:.1} images/s; {:.0} MB at most",
+         {:.0}; inference {:.1} images/s; {:.0} MB at most\n\
+         the loader makes {:.0} images/s ready on one thread",
         count(*threads),
         timing.images_per_second,
         timing.steps,
@@ -86,6 +87,7 @@ fn train_text(timing: &TrainTiming) -> String {
         timing.peak_gflops,
         timing.inference_images_per_second,
         timing.peak_bytes as f64 / 1e6,
+        timing.loader_images_per_second,
     )
 }
 

@@ -1,7 +1,7 @@
 //! Training steps of the paper's networks, as a training run takes them.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
@@ -10,6 +10,7 @@ use lsoftmax_nn::NetworkConfig;
 use serde::Serialize;
 
 use super::{BenchError, Heap, can_be_had, median};
+use crate::data::{Augment, Images, Loader, Mean, Sampling, Shape};
 use crate::model::{Classifier, Sgd, step};
 
 const SEED: u64 = 2016;
@@ -17,6 +18,10 @@ const LEARNING_RATE: f64 = 0.01;
 const LAMBDA: f64 = 5.0;
 /// Steps before the first that is timed: buffers are made and the code is paged in.
 const WARM_UP: usize = 2;
+/// Images that the loader takes its samples from: more than a cache holds.
+const LOADED: usize = 4096;
+/// How long the loader is timed.
+const LOADING: Duration = Duration::from_millis(200);
 
 /// What to measure: steps of forward pass, head, backward pass and SGD, and then inference.
 #[derive(Clone, Debug)]
@@ -52,6 +57,9 @@ pub struct TrainTiming {
     pub step_seconds: Vec<f64>,
     /// Images a second when features are all that is wanted, at the median.
     pub inference_images_per_second: f64,
+    /// Images a second that one thread of the loader makes ready for training, with the paper's
+    /// CIFAR10+ augmentation. Training waits for the loader only if this is less than the above.
+    pub loader_images_per_second: f64,
     /// Billions of operations of an image in a step: the three products of every layer, but for the
     /// first, whose images need no gradient. Padding counts as pixels.
     pub gflop_per_image: f64,
@@ -142,6 +150,7 @@ impl TrainBench {
             images_per_second,
             step_seconds,
             inference_images_per_second: self.batch as f64 / inference_seconds,
+            loader_images_per_second: self.load(),
             gflop_per_image,
             gflops: gflop_per_image * images_per_second,
             peak_gflops,
@@ -185,5 +194,25 @@ impl TrainBench {
             }
         }
         Ok(median(&seconds))
+    }
+    /// Images a second of the loader, on this thread.
+    fn load(&self) -> f64 {
+        let [channels, height, width] = self.network.input;
+        let shape = Shape { channels, height, width };
+        let pixels = (0..LOADED * shape.pixels()).map(|place| (place % 251) as u8).collect();
+        let images = Images::new(shape, pixels, vec![0; LOADED]).expect("a label an image");
+        let mean = Mean::of(&images);
+        let pad = Augment::CIFAR10_PLUS.pad.min(height.min(width) - 1);
+        let augment = Augment { pad, ..Augment::CIFAR10_PLUS };
+        let batch = self.batch.min(LOADED);
+        let loader = Loader::new(images, mean, Sampling::training(batch, SEED, augment));
+        let loader = loader.expect("images, a batch no larger, and a padding that fits");
+        black_box(loader.batch(0));
+        let (begun, mut batches) = (Instant::now(), 0);
+        while begun.elapsed() < LOADING {
+            batches += 1;
+            black_box(loader.batch(batches));
+        }
+        batches as f64 * batch as f64 / begun.elapsed().as_secs_f64()
     }
 }
