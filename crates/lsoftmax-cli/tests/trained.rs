@@ -116,10 +116,32 @@ fn a_folder_of_ones_own_is_trained_on() {
     let said = json(lsoftmax_in(place.path(), &["predict", "run", &image, "--json"]));
     let name = said[0]["name"].as_str().expect("a name");
     assert!(["nought", "one", "two"].contains(&name), "{said}");
+
+    // A tenth was kept for the test: from here and from elsewhere.
+    let summary = fs::read_to_string(place.path().join("run/summary.json")).expect("a file");
+    let summary: Value = serde_json::from_str(&summary).expect("JSON");
+    assert_eq!(summary["test"]["images"], 3);
+    let mut found = json(lsoftmax(&["eval", &text_of(&place.path().join("run")), "--json"]));
+    let fields = found.as_object_mut().expect("an object");
+    let data = fields.remove("data").expect("a name");
+    assert!(Path::new(data.as_str().expect("a path")).is_absolute(), "{data}");
+    assert_eq!(fields.remove("split"), Some("test".into()));
+    assert_eq!(found, summary["test"]);
     let found = json(lsoftmax_in(place.path(), &["eval", "run", "--split", "train", "--json"]));
-    assert_eq!(found["images"], 30);
-    let sentence = refused(lsoftmax_in(place.path(), &["eval", "run"]));
-    assert!(sentence.contains("--split train"), "{sentence}");
+    assert_eq!(found["images"], 27);
+
+    // Of three classes one, by its name and not its number.
+    fs::create_dir(place.path().join("some")).expect("a directory");
+    fs::rename(place.path().join("images/two"), place.path().join("some/two")).expect("moved");
+    let words = ["eval", "run", "--data", "some", "--split", "train", "--json"];
+    let two = json(lsoftmax_in(place.path(), &words));
+    fs::rename(place.path().join("some/two"), place.path().join("some/one")).expect("moved");
+    let one = json(lsoftmax_in(place.path(), &words));
+    assert_eq!((&two["images"], &one["images"]), (&10.into(), &10.into()));
+    assert_ne!(two["loss"], one["loss"]);
+    fs::rename(place.path().join("some/one"), place.path().join("some/ten")).expect("moved");
+    let sentence = refused(lsoftmax_in(place.path(), &words));
+    assert!(sentence.contains("`ten`") && sentence.contains("`nought`"), "{sentence}");
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub struct Description {
     pub recipe: String,
     /// The data that it was trained on.
     pub data: String,
+    /// The seed of the run, by which the test images of a folder were chosen.
+    pub seed: u64,
     /// The network.
     pub network: NetworkConfig,
     /// The classes' names, where they are known.

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::arrays::{StagedArrays, WriteError};
 use crate::data::{
-    DataDir, DataError, Dataset, Images, Set, Shape, files_in, read_folder, read_images,
+    DataDir, DataError, Dataset, Images, ImagesError, Set, Shape, files_in, read_folder,
+    read_images,
 };
 use crate::evaluate::{
     EvaluateError, Evaluation, best, degrees, each, evaluate, norm, weight_norms,
@@ -23,6 +24,9 @@ pub enum UseError {
     /// The images.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// The images and the model's classes do not fit.
+    #[error(transparent)]
+    Images(#[from] ImagesError),
     /// The model and the images do not fit.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
@@ -85,7 +89,7 @@ impl Split {
     }
 }
 
-/// Evaluates the model of a run on a set, its own unless another is named.
+/// Evaluates the model of a run on a set, its own unless another is named. Classes go by their names.
 ///
 /// # Errors
 /// When the model or the images cannot be read, or do not fit.
@@ -96,11 +100,18 @@ pub fn evaluate_run(
     data: &DataDir,
 ) -> Result<Evaluated, UseError> {
     let Saved { model, description } = Saved::read(run)?;
+    let own = name.is_none();
     let name = name.unwrap_or(&description.data);
-    let set = match Set::named(name) {
+    let mut set = match Set::named(name) {
         Some(set) => set.read(data)?,
         None => read_folder(name, shape(&description.network.input))?,
     };
+    if own {
+        set = set.with_test(description.seed)?;
+    }
+    if let Some(names) = &description.class_names {
+        set = set.numbered_as(names)?;
+    }
     if set.classes > description.classes {
         return Err(UseError::Fit(format!(
             "{name} has {} classes, but the model knows {}",

@@ -61,6 +61,18 @@ pub enum ImagesError {
         /// The images there are.
         images: usize,
     },
+    /// A class that a model does not know.
+    #[error(
+        "the model knows no class `{class}`; its classes are {}{}",
+        known.iter().take(10).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+        if known.len() > 10 { ", …" } else { "" }
+    )]
+    Class {
+        /// The name of the class.
+        class: String,
+        /// The names that the model knows.
+        known: Vec<String>,
+    },
     /// Not enough memory.
     #[error("the images do not fit into memory ({0}); use fewer or smaller ones")]
     Memory(#[from] TryReserveError),
@@ -182,4 +194,44 @@ pub struct Dataset {
     pub train: Images,
     /// The images to test on, if the set has its own.
     pub test: Option<Images>,
+}
+
+/// Of a set without test images, one in so many of the others become such.
+const TEST_SHARE: usize = 10;
+
+impl Dataset {
+    /// Sees to it that there are test images: where there are none, a tenth of those to train on, by
+    /// the seed alone; none of less than twenty.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn with_test(mut self, seed: u64) -> Result<Self, ImagesError> {
+        if self.test.is_none() && self.train.len() >= 2 * TEST_SHARE {
+            // Another seed than that of the validation images, which come from the rest.
+            let (rest, test) = self.train.hold_out(self.train.len() / TEST_SHARE, !seed)?;
+            (self.train, self.test) = (rest, Some(test));
+        }
+        Ok(self)
+    }
+
+    /// Numbers the classes as a model does that knows them by these names. A folder need not have all
+    /// of a model's classes.
+    ///
+    /// # Errors
+    /// When the model does not know a class.
+    pub fn numbered_as(mut self, known: &[String]) -> Result<Self, ImagesError> {
+        let Some(names) = &self.class_names else { return Ok(self) };
+        let number = |class: &String| {
+            let number = known.iter().position(|name| name == class);
+            number
+                .map(|number| number as u32)
+                .ok_or_else(|| ImagesError::Class { class: class.clone(), known: known.to_vec() })
+        };
+        let numbers = names.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+        for images in std::iter::once(&mut self.train).chain(&mut self.test) {
+            images.labels.iter_mut().for_each(|label| *label = numbers[*label as usize]);
+        }
+        (self.classes, self.class_names) = (known.len(), Some(known.to_vec()));
+        Ok(self)
+    }
 }

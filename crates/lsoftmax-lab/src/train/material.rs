@@ -9,9 +9,6 @@ use super::TrainError;
 use crate::data::{DataDir, Dataset, Images, Loader, Mean, Sampling, Set, Shape, read_folder};
 use crate::recipe::Recipe;
 
-/// Of a folder without test images, this share becomes the test images.
-const TEST_SHARE: usize = 10;
-
 #[derive(Debug)]
 pub(super) struct Material {
     pub network: NetworkConfig,
@@ -29,18 +26,13 @@ impl Material {
         network.stack().map_err(fit)?;
         let [channels, height, width] = network.input;
         let shape = Shape { channels, height, width };
-        let Dataset { classes, class_names, train, mut test, name } =
-            read(&recipe.data, data, shape)?;
+        let Dataset { classes, class_names, train, test, name } =
+            read(&recipe.data, data, shape)?.with_test(recipe.seed)?;
         if train.shape() != shape {
             return Err(TrainError::Fit(format!(
                 "the network takes images of {shape}, but those of {name} are {}",
                 train.shape()
             )));
-        }
-        let mut train = train;
-        if test.is_none() && train.len() >= 2 * TEST_SHARE {
-            let (rest, held_out) = train.hold_out(train.len() / TEST_SHARE, !recipe.seed)?;
-            (train, test) = (rest, Some(held_out));
         }
         let (train, validation) = match recipe.validation {
             0 => (train, None),

@@ -8,10 +8,12 @@ mod divergence;
 mod error;
 mod material;
 mod rate;
+mod start;
 mod trainer;
+mod window;
 
 pub use divergence::{Divergence, OnDivergence};
 pub use error::TrainError;
 pub use material::{recipe_for, recipe_from_file};
 pub use rate::{Rate, RateState};
-pub use trainer::{Ended, Event, Options, Summary, resume, start};
+pub use start::{Ended, Event, Options, Summary, resume, start};

@@ -1,165 +1,31 @@
 //! The loop.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::store::ModuleRecord;
 use burn::tensor::{Bytes, Device, Int, Tensor, TensorData};
-use lsoftmax::{HingeLossConfig, HingeNorm, Margin};
+use lsoftmax::{HingeLossConfig, HingeNorm};
 use lsoftmax_nn::NetworkConfig;
 use serde::{Deserialize, Serialize};
 
 use super::divergence::{Divergence, OnDivergence, check_error, check_norm};
+use super::material::Material;
 use super::rate::{Rate, RateState};
-use super::{TrainError, material::Material};
-use crate::data::{Batch, DataDir};
+use super::window::{Seen, Window};
+use super::{Ended, Event, Options, Summary, TrainError};
+use crate::data::Batch;
 use crate::evaluate::{Evaluation, evaluate, tensor};
 use crate::model::{Classifier, ModelError};
 use crate::recipe::{Loss, Recipe};
-use crate::run::{Checkpoint, Environment, Metric, Metrics, RunDirectory, TensorBoard, read_json};
+use crate::run::{Checkpoint, Environment, Metric, Metrics, RunDirectory, TensorBoard};
 use crate::saved::{self, Description};
-
-/// What the recipe does not say.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where data are found.
-    pub data: DataDir,
-    /// What to do when training goes nowhere.
-    pub on_divergence: OnDivergence,
-    /// Threads that make batches ahead of need.
-    pub loader_threads: usize,
-    /// Whether to write event files for TensorBoard. A run that has some gets more in any case.
-    pub tensorboard: bool,
-    /// Set from outside to end the run after the step that is under way.
-    pub stop: Arc<AtomicBool>,
-}
-
-/// What happens in a run, as it happens.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// The run begins, or goes on, at a step.
-    Began {
-        /// Steps done before.
-        step: u64,
-        /// Steps in all.
-        steps: u64,
-        /// The recipe.
-        recipe: &'a Recipe,
-        /// Sentences about checkpoints that could not be used.
-        complaints: &'a [String],
-    },
-    /// A step was taken.
-    Stepped {
-        /// Steps done.
-        step: u64,
-    },
-    /// A line was added to the log.
-    Logged(&'a Metric),
-    /// A checkpoint was written.
-    Kept {
-        /// Steps done.
-        step: u64,
-    },
-}
-
-/// How a run ended.
-#[derive(Debug)]
-pub enum Ended {
-    /// All steps were taken.
-    Done(Box<Summary>),
-    /// It was stopped from outside, and can go on.
-    Interrupted {
-        /// Steps done.
-        step: u64,
-    },
-}
-
-/// What came out of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// The recipe's name.
-    pub recipe: String,
-    /// The data.
-    pub data: String,
-    /// The margin m.
-    pub margin: Margin,
-    /// The seed.
-    pub seed: u64,
-    /// Steps taken.
-    pub steps: u64,
-    /// Images of a batch.
-    pub batch: usize,
-    /// On the held-out images, at the end.
-    pub validation: Option<Evaluation>,
-    /// On the test images, looked at once, at the end.
-    pub test: Option<Evaluation>,
-    /// Seconds of training.
-    pub seconds: f64,
-    /// Returns to an earlier checkpoint.
-    pub rollbacks: u32,
-    /// The machine and the program.
-    pub environment: Environment,
-}
-
-/// Begins a run in a new directory.
-///
-/// # Errors
-/// When the recipe, the data or the directory will not do, or training diverges.
-pub fn start(
-    recipe: Recipe,
-    out: &Path,
-    options: &Options,
-    observe: &mut dyn FnMut(Event<'_>),
-) -> Result<Ended, TrainError> {
-    let material = Material::new(&recipe, &options.data)?;
-    let run = RunDirectory::create(out)?;
-    let environment = Environment::here(recipe.precision);
-    run.write_json("environment.json", &environment)?;
-    run.write_recipe(&recipe.to_toml())?;
-    let mut trainer = Trainer::new(recipe, run, material, options)?;
-    trainer.metrics.cut(0)?;
-    trainer.run(Vec::new(), observe)
-}
-
-/// Goes on with a run where it stopped.
-///
-/// # Errors
-/// When there is no run, its files are damaged, or training diverges.
-pub fn resume(
-    out: &Path,
-    options: &Options,
-    observe: &mut dyn FnMut(Event<'_>),
-) -> Result<Ended, TrainError> {
-    let run = RunDirectory::open(out)?;
-    if run.file("summary.json").is_file() {
-        return Ok(Ended::Done(Box::new(read_json(&run.file("summary.json"))?)));
-    }
-    let path = run.file("recipe.toml");
-    let recipe = Recipe::from_toml(&run.recipe()?, &path.display().to_string())?;
-    let material = Material::new(&recipe, &options.data)?;
-    let (checkpoint, complaints) = Checkpoint::newest(&run)?;
-    if checkpoint.is_none() && !complaints.is_empty() {
-        return Err(TrainError::Resume(format!(
-            "no checkpoint of {} can be used: {}; begin again with another --out",
-            run.path().display(),
-            complaints.join("; ")
-        )));
-    }
-    let mut trainer = Trainer::new(recipe, run, material, options)?;
-    match checkpoint {
-        Some(checkpoint) => trainer.load(checkpoint)?,
-        None => trainer.metrics.cut(0)?,
-    }
-    trainer.run(complaints, observe)
-}
 
 /// What a checkpoint holds besides model and optimiser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct State {
+pub(super) struct State {
     /// The network and the classes that the model is for.
     network: NetworkConfig,
     classes: usize,
@@ -174,28 +40,10 @@ struct State {
     seconds: f64,
 }
 
-/// Sums since the last line of the log.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Window {
-    steps: u64,
-    loss: f64,
-    accuracy: f64,
-    angle: f64,
-    feature_norm: f64,
-}
-
-/// What a step gave.
-struct Seen {
-    loss: f64,
-    accuracy: f64,
-    angle: f64,
-    feature_norm: f64,
-}
-
 /// Returns to earlier checkpoints, at most.
 const MOST_ROLLBACKS: u32 = 5;
 
-struct Trainer<'a> {
+pub(super) struct Trainer<'a> {
     recipe: Recipe,
     run: RunDirectory,
     material: Material,
@@ -210,11 +58,13 @@ struct Trainer<'a> {
 }
 
 impl<'a> Trainer<'a> {
-    fn new(
+    /// At a checkpoint, or at the beginning.
+    pub fn new(
         recipe: Recipe,
         run: RunDirectory,
         material: Material,
         options: &'a Options,
+        checkpoint: Option<Checkpoint<State>>,
     ) -> Result<Self, TrainError> {
         let device = Device::flex().autodiff();
         let metrics = Metrics::open(&run.file("metrics.jsonl"))?;
@@ -230,7 +80,7 @@ impl<'a> Trainer<'a> {
             seconds: 0.0,
         };
         let optimiser = recipe.sgd.init();
-        Ok(Self {
+        let mut trainer = Self {
             recipe,
             run,
             material,
@@ -242,7 +92,12 @@ impl<'a> Trainer<'a> {
             tensorboard: None,
             step: 0,
             state,
-        })
+        };
+        match checkpoint {
+            Some(checkpoint) => trainer.load(checkpoint)?,
+            None => trainer.metrics.cut(0)?,
+        }
+        Ok(trainer)
     }
 
     /// Puts everything back to where a checkpoint was taken.
@@ -290,7 +145,8 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    fn run(
+    /// Trains to the end, or until it is told to stop.
+    pub fn run(
         mut self,
         complaints: Vec<String>,
         observe: &mut dyn FnMut(Event<'_>),
@@ -311,7 +167,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Trains to the end, or until it is told to stop. False in the latter case.
+    /// Takes the steps. False if it was told to stop.
     fn train(&mut self, observe: &mut dyn FnMut(Event<'_>)) -> Result<bool, TrainError> {
         let steps = self.recipe.steps;
         let mut batches = self.material.loader.ahead(self.step..steps, self.options.loader_threads);
@@ -507,6 +363,7 @@ impl<'a> Trainer<'a> {
             version: saved::VERSION,
             recipe: name.clone(),
             data: data.clone(),
+            seed: *seed,
             network: self.material.network.clone(),
             class_names: self.material.class_names.clone(),
             classes: self.material.classes,
@@ -539,28 +396,4 @@ fn fresh(recipe: &Recipe, material: &Material, device: &Device) -> Result<Classi
     let Material { network, classes, .. } = material;
     let model = Classifier::new(network, *classes, recipe.margin, recipe.precision, device);
     Ok(model.map_err(ModelError::from)?)
-}
-
-impl Window {
-    fn add(&mut self, seen: &Seen) {
-        self.steps += 1;
-        self.loss += seen.loss;
-        self.accuracy += seen.accuracy;
-        self.angle += seen.angle;
-        self.feature_norm += seen.feature_norm;
-    }
-
-    fn metric(&self, step: u64, lambda: f64, learning_rate: f64, images_per_second: f64) -> Metric {
-        let mean = |sum: f64| sum / self.steps as f64;
-        Metric::Training {
-            step,
-            loss: mean(self.loss),
-            accuracy: mean(self.accuracy),
-            angle: mean(self.angle),
-            feature_norm: mean(self.feature_norm),
-            lambda,
-            learning_rate,
-            images_per_second,
-        }
-    }
 }
