@@ -64,12 +64,12 @@ Exit codes:
   0    done
   1    the machine failed, as when a checkpoint cannot be written
   2    the arguments or the data are wrong, or training diverged; one sentence on stderr says what
-  130  stopped by Ctrl-C; --resume goes on";
+  130  stopped by Ctrl-C; what was done is kept, and can be gone on with";
 
 const EVAL_EXAMPLES: &str = "\
 Examples:
   lsoftmax eval runs/mnist                              on the test images of its own data
-  lsoftmax eval runs/mnist --data fashion-mnist --json";
+  lsoftmax eval runs/mnist --data my-digits/ --json     on images of one's own, in directories 0 to 9";
 
 const PREDICT_EXAMPLES: &str = "\
 Examples:
@@ -108,7 +108,7 @@ its official archive. An interrupted fetch goes on where it stopped.";
 ///
 /// Without a command it shows what a margin does.
 #[derive(Debug, Parser)]
-#[command(name = "lsoftmax", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(name = "lsoftmax", version, after_help = format!("{EXAMPLES}\n\n{TRAIN_EXIT_CODES}"))]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -285,7 +285,7 @@ pub struct TrainArguments {
     #[arg(long, conflicts_with_all = ["recipe", "resume"])]
     pub list: bool,
     /// Go on with the run in this directory
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "data", "quick", "margin", "seed", "steps", "batch", "learning_rate", "precision", "out", "keep_schedules"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "data", "quick", "margin", "seed", "steps", "batch", "validation", "learning_rate", "precision", "out", "keep_schedules"])]
     pub resume: Option<PathBuf>,
     /// Where the run is kept [default: runs/RECIPE-mM-sSEED]
     #[arg(long, value_name = "RUN")]
@@ -311,6 +311,9 @@ pub struct TrainArguments {
     /// Images of a batch
     #[arg(long, value_name = "N")]
     pub batch: Option<usize>,
+    /// Training images held out to choose by; 0 trains on all of them
+    #[arg(long, value_name = "N")]
+    pub validation: Option<usize>,
     /// The learning rate at the start
     #[arg(long, value_name = "RATE")]
     pub learning_rate: Option<f64>,
@@ -318,8 +321,9 @@ pub struct TrainArguments {
     #[arg(long, value_parser = precision())]
     pub precision: Option<Precision>,
     /// When training diverges: stop, or roll back to the last checkpoint and go on with a larger λ
-    #[arg(long, value_enum, default_value_t = Divergence::Stop)]
-    pub on_divergence: Divergence,
+    /// [default: what the recipe says, which is to stop]
+    #[arg(long, value_enum)]
+    pub on_divergence: Option<Divergence>,
     /// Write event files for TensorBoard, into RUN/tensorboard; a resumed run goes on with them unasked
     #[arg(long)]
     pub tensorboard: bool,

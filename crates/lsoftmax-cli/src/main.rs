@@ -15,6 +15,15 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::error::ErrorKind as UsageKind;
 use clap::{CommandFactory, Parser};
+use lsoftmax_lab::bench::BenchError;
+use lsoftmax_lab::data::{DataError, fetch::FetchError};
+use lsoftmax_lab::demo::DemoError;
+use lsoftmax_lab::loss::LossError;
+use lsoftmax_lab::recipe::RecipeError;
+use lsoftmax_lab::threads::ThreadsError;
+use lsoftmax_lab::train::TrainError;
+use lsoftmax_lab::using::UseError;
+use lsoftmax_nn::NetworkError;
 use peakmem_alloc::{INSTRUMENTED_SYSTEM, PeakMemAlloc};
 
 use arguments::{Arguments, Command};
@@ -46,28 +55,17 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<String> {
+    // A benchmark starts as many threads as it is told to.
+    if !matches!(arguments.command, Some(Command::Bench { .. } | Command::Completions { .. })) {
+        lsoftmax_lab::threads::start()?;
+    }
     match arguments.command {
-        None => {
-            lsoftmax_lab::threads::start()?;
-            demo::run()
-        }
-        Some(Command::Loss(arguments)) => {
-            lsoftmax_lab::threads::start()?;
-            loss::run(arguments)
-        }
-        Some(Command::Train(arguments)) => {
-            lsoftmax_lab::threads::start()?;
-            train::run(*arguments)
-        }
-        Some(Command::Eval(arguments)) => {
-            lsoftmax_lab::threads::start()?;
-            using::eval(arguments)
-        }
+        None => demo::run(),
+        Some(Command::Loss(arguments)) => loss::run(arguments),
+        Some(Command::Train(arguments)) => train::run(*arguments),
+        Some(Command::Eval(arguments)) => using::eval(arguments),
         Some(Command::Predict(arguments)) => using::predict(arguments),
-        Some(Command::Embed(arguments)) => {
-            lsoftmax_lab::threads::start()?;
-            using::embed(arguments)
-        }
+        Some(Command::Embed(arguments)) => using::embed(arguments),
         Some(Command::Export(arguments)) => using::export(arguments),
         Some(Command::Completions { shell }) => completions(shell),
         Some(Command::Bench { bench }) => bench::run(bench),
@@ -87,40 +85,42 @@ fn print(text: &str) -> std::io::Result<()> {
     stdout.flush()
 }
 
-/// 2 when other input would help, else 1.
+/// 2 when other input would help, 130 when the program was told to stop, else 1.
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if let Some(error) = error.downcast_ref::<lsoftmax_lab::data::fetch::FetchError>() {
-        return if error.is_bad_input() { BAD_INPUT } else { FAILED };
+    let code = |bad_input: bool| if bad_input { BAD_INPUT } else { FAILED };
+    if error.is::<train::Interrupted>() || error.is::<demo::Interrupted>() {
+        INTERRUPTED
+    } else if let Some(error) = error.downcast_ref::<FetchError>() {
+        code(error.is_bad_input())
+    } else if let Some(error) = error.downcast_ref::<LossError>() {
+        code(error.is_bad_input())
+    } else if let Some(error) = error.downcast_ref::<TrainError>() {
+        code(error.is_bad_input())
+    } else if let Some(error) = error.downcast_ref::<UseError>() {
+        code(error.is_bad_input())
+    } else if let Some(error) = error.downcast_ref::<DemoError>() {
+        code(error.is_bad_input())
+    } else {
+        code(
+            error.is::<BenchError>()
+                || error.is::<NetworkError>()
+                || error.is::<RecipeError>()
+                || error.is::<DataError>()
+                || error.is::<ThreadsError>()
+                || error.is::<train::Contradiction>(),
+        )
     }
-    match error.downcast_ref::<lsoftmax_lab::loss::LossError>() {
-        Some(error) if !error.is_bad_input() => FAILED,
-        Some(_) => BAD_INPUT,
-        None if error.is::<lsoftmax_lab::bench::BenchError>() => BAD_INPUT,
-        None if error.is::<lsoftmax_nn::NetworkError>() => BAD_INPUT,
-        None if error.is::<lsoftmax_lab::recipe::RecipeError>() => BAD_INPUT,
-        None if error.is::<train::Interrupted>() || error.is::<demo::Interrupted>() => INTERRUPTED,
-        None if error.is::<lsoftmax_lab::train::TrainError>() => {
-            let error = error.downcast_ref::<lsoftmax_lab::train::TrainError>();
-            if error.is_some_and(|error| error.is_bad_input()) { BAD_INPUT } else { FAILED }
-        }
-        None if error.is::<lsoftmax_lab::using::UseError>() => {
-            let error = error.downcast_ref::<lsoftmax_lab::using::UseError>();
-            if error.is_some_and(|error| error.is_bad_input()) { BAD_INPUT } else { FAILED }
-        }
-        None if error.is::<lsoftmax_lab::data::DataError>() => BAD_INPUT,
-        None if error.is::<lsoftmax_lab::demo::DemoError>() => {
-            let error = error.downcast_ref::<lsoftmax_lab::demo::DemoError>();
-            if error.is_some_and(|error| error.is_bad_input()) { BAD_INPUT } else { FAILED }
-        }
-        None if error.is::<lsoftmax_lab::threads::ThreadsError>() => BAD_INPUT,
-        None => FAILED,
-    }
+}
+
+/// A line on stderr, if anybody listens.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// One line on stderr. What came out of a file or a name may hold line breaks or escape codes.
 fn fail(code: u8, sentence: &str) -> ExitCode {
     let line: String = sentence.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let _ = writeln!(std::io::stderr(), "lsoftmax: {line}");
+    tell(&format!("lsoftmax: {line}"));
     ExitCode::from(code)
 }
 

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use lsoftmax_lab::data::DataDir;
-use lsoftmax_lab::recipe::Recipe;
+use lsoftmax_lab::recipe::{Loss, OnDivergence, Recipe};
 use lsoftmax_lab::run::Metric;
-use lsoftmax_lab::train::{self, Ended, Event, OnDivergence, Options, Summary};
+use lsoftmax_lab::train::{self, Ended, Event, Options, Summary};
 
 use crate::arguments::{Divergence, TrainArguments};
 
@@ -30,10 +30,7 @@ pub fn run(arguments: TrainArguments) -> anyhow::Result<String> {
     }
     let options = Options {
         data: DataDir::find(arguments.data_dir.clone())?,
-        on_divergence: match arguments.on_divergence {
-            Divergence::Stop => OnDivergence::Stop,
-            Divergence::Rollback => OnDivergence::Rollback,
-        },
+        on_divergence: arguments.on_divergence.map(OnDivergence::from),
         loader_threads: 1,
         tensorboard: arguments.tensorboard,
         stop: stop_on_signals()?,
@@ -72,30 +69,58 @@ pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
 
 /// The recipe, with what the arguments say put over it.
 fn recipe(arguments: &TrainArguments, data: &DataDir) -> anyhow::Result<Recipe> {
+    let of_data = arguments.data.as_deref().unwrap_or_default();
     let mut recipe = match &arguments.recipe {
+        Some(name) if name.ends_with(".toml") && arguments.quick => {
+            return Err(Contradiction(format!("{name} has no quick variant: give --steps")).into());
+        }
         Some(name) if name.ends_with(".toml") => train::recipe_from_file(Path::new(name))?,
         Some(name) if arguments.quick => Recipe::quick(name)?,
         Some(name) => Recipe::built_in(name)?,
-        None => train::recipe_for(arguments.data.as_deref().unwrap_or_default(), data)?,
+        None => train::recipe_for(of_data, arguments.quick, data)?,
     };
     let TrainArguments { margin, seed, steps, batch, learning_rate, precision, .. } = arguments;
+    if margin.is_some() && recipe.loss == Loss::Hinge {
+        let name = &recipe.name;
+        let problem =
+            format!("{name} trains the hinge loss, which has no margin: leave --margin out");
+        return Err(Contradiction(problem).into());
+    }
     if let Some(steps) = steps {
-        if arguments.keep_schedules {
-            recipe.steps = *steps;
-        } else {
-            recipe = recipe.scaled(*steps);
-        }
+        recipe =
+            if arguments.keep_schedules { recipe.cut_to(*steps) } else { recipe.scaled(*steps) };
     }
     if let Some(rate) = learning_rate {
         recipe.learning_rate = recipe.learning_rate.clone().with_rate(*rate);
     }
-    recipe.data = arguments.data.clone().unwrap_or(recipe.data);
+    if let Some(data) = arguments.data.as_ref().filter(|data| **data != recipe.data) {
+        recipe = recipe.with_data(data);
+    }
+    recipe.validation = arguments.validation.unwrap_or(recipe.validation);
     recipe.margin = margin.unwrap_or(recipe.margin);
     recipe.seed = seed.unwrap_or(recipe.seed);
     recipe.batch = batch.unwrap_or(recipe.batch);
     recipe.precision = precision.unwrap_or(recipe.precision);
+    recipe.on_divergence = arguments.on_divergence.map_or(recipe.on_divergence, OnDivergence::from);
+    if batch.is_some() || learning_rate.is_some() {
+        recipe.expected.clear();
+    }
     recipe.check()?;
     Ok(recipe)
+}
+
+/// Arguments that do not go together.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Contradiction(String);
+
+impl From<Divergence> for OnDivergence {
+    fn from(divergence: Divergence) -> Self {
+        match divergence {
+            Divergence::Stop => Self::Stop,
+            Divergence::Rollback => Self::Rollback,
+        }
+    }
 }
 
 fn default_out(recipe: &Recipe) -> PathBuf {
@@ -154,10 +179,8 @@ impl Progress {
     /// Shows what happens in the run that `prefix` stands for.
     pub fn show(&mut self, prefix: &str, event: Event<'_>) {
         match event {
-            Event::Began { step, steps, complaints, .. } => {
-                for complaint in complaints {
-                    self.line(&format!("{complaint}; an older checkpoint is used"));
-                }
+            Event::Began { step, steps, notes, .. } => {
+                notes.iter().for_each(|note| self.line(note));
                 if step > 0 {
                     self.line(&format!("{prefix}going on after step {step} of {steps}"));
                 }
@@ -209,6 +232,6 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        if self.terminal { self.bar.println(text) } else { eprintln!("{text}") }
+        if self.terminal { self.bar.println(text) } else { crate::tell(text) }
     }
 }

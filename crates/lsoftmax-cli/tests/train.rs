@@ -12,18 +12,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use program::run::{
-    Listener, Reference, TINY, checkpoints, done, ended, is_writing, metrics, recipe, result,
-    resume, text_of, train,
+    Listener, Reference, TINY, assert_says, checkpoints, done, ended, is_writing, place, recipe,
+    result, resume, text_of, train,
 };
 use program::{failed, refused};
 use tempfile::TempDir;
-
-/// A place for a run.
-fn place() -> (TempDir, PathBuf) {
-    let place = tempfile::tempdir().expect("a directory");
-    let run = place.path().join("run");
-    (place, run)
-}
 
 /// A run as a kill after its last checkpoint leaves it, and its checkpoints.
 fn unfinished() -> (TempDir, PathBuf, [PathBuf; 2]) {
@@ -31,13 +24,6 @@ fn unfinished() -> (TempDir, PathBuf, [PathBuf; 2]) {
     Reference::get().put_unfinished(&run);
     let checkpoints = checkpoints(&run).try_into().expect("the last two are kept");
     (place, run, checkpoints)
-}
-
-#[track_caller]
-fn assert_says(sentence: &str, words: &[&str]) {
-    for word in words {
-        assert!(sentence.contains(word), "no {word:?} in {sentence:?}");
-    }
 }
 
 #[track_caller]
@@ -72,25 +58,37 @@ fn wait_until(child: &mut Child, mut reached: impl FnMut() -> bool) -> bool {
 
 #[test]
 fn a_run_killed_over_and_over_ends_with_the_bits_of_one_that_was_not() {
-    let (place, run) = place();
-    let out = text_of(&run);
+    // A run on a fast machine may be over before it was killed so often.
+    let mut kills = 0;
+    while kills < 20 {
+        let (place, run) = place();
+        kills = killed_over_and_over(place.path(), &run, kills);
+        assert_as_undisturbed(&run);
+        assert!(!is_writing(&run), "something half written is left");
+        assert_eq!(checkpoints(&run).len(), 2);
+    }
+}
+
+/// Trains, kills and resumes until the run is done. Returns the number of kills, from those before.
+fn killed_over_and_over(place: &Path, run: &Path, before: u64) -> u64 {
+    let out = text_of(run);
     // Where checkpoints are taken changes nothing.
     let text = TINY.replace("checkpoint_every = 4", "checkpoint_every = 2");
-    let recipe = recipe(place.path(), &text);
-    let mut random = Random(7);
-    let (mut kills, mut at_the_end) = (0, 0);
+    let recipe = recipe(place, &text);
+    let mut random = Random(7 + before);
+    let (mut kills, mut at_the_end) = (before, 0);
     loop {
-        assert!(kills < 200, "the run does not get on");
+        assert!(kills < before + 200, "the run does not get on");
         let begun = run.join("recipe.toml").is_file();
-        let mut command = if begun { resume(&run) } else { train(&[&recipe, "--out", &out]) };
+        let mut command = if begun { resume(run) } else { train(&[&recipe, "--out", &out]) };
         let threads = (1 + kills % 3).to_string();
         command.env("RAYON_NUM_THREADS", threads).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
-        let newest = checkpoints(&run).pop();
+        let newest = checkpoints(run).pop();
         let last_step = newest.as_ref().is_some_and(|path| path.ends_with("000000120.checkpoint"));
         if last_step && at_the_end == 3 {
             assert!(child.wait().expect("a status").success());
-            break;
+            return kills;
         }
         let alive = if last_step {
             // In the last evaluation, or while the model is written.
@@ -103,10 +101,10 @@ fn a_run_killed_over_and_over_ends_with_the_bits_of_one_that_was_not() {
             true
         } else if kills % 2 == 0 {
             // While a checkpoint is written.
-            wait_until(&mut child, || is_writing(&run))
+            wait_until(&mut child, || is_writing(run))
         } else {
             // Somewhere after the next checkpoint.
-            let got_on = wait_until(&mut child, || checkpoints(&run).pop() != newest);
+            let got_on = wait_until(&mut child, || checkpoints(run).pop() != newest);
             sleep(Duration::from_micros(random.below(8_000)));
             got_on
         };
@@ -116,10 +114,6 @@ fn a_run_killed_over_and_over_ends_with_the_bits_of_one_that_was_not() {
         }
         child.wait().expect("a status");
     }
-    assert!(kills >= 20, "only {kills} kills");
-    assert_as_undisturbed(&run);
-    assert!(!is_writing(&run), "something half written is left");
-    assert_eq!(checkpoints(&run).len(), 2);
 }
 
 #[test]
@@ -366,8 +360,10 @@ fn a_directory_that_may_not_be_written_is_a_sentence() {
             train(arguments).output().expect("it starts")
         }
     };
-    if is_root && Command::new("setpriv").arg("--version").output().is_err() {
-        return eprintln!("not tested: root may write everywhere, and there is no setpriv");
+    let probe = ["--bounding-set=-dac_override", "true"];
+    let can_give_up = Command::new("setpriv").args(probe).output();
+    if is_root && !can_give_up.is_ok_and(|output| output.status.success()) {
+        return eprintln!("not tested: root may write everywhere, and setpriv cannot forbid it");
     }
     let out = text_of(&closed.join("run"));
     let sentence = failed(start(&[&recipe, "--out", &out]), 1);
@@ -385,37 +381,12 @@ fn a_directory_that_may_not_be_written_is_a_sentence() {
 }
 
 #[test]
-fn divergence_names_the_learning_rate_and_lambda() {
+fn a_listener_that_has_gone_does_not_end_a_run() {
     let (place, run) = place();
-    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
-    let output = train(&[&recipe, "--learning-rate", "1e6", "--out", &out]).output();
-    let (code, sentence) = ended(&output.expect("it starts"));
-    assert_eq!(code, Some(2));
-    assert_says(
-        &sentence,
-        &["diverged at step", "the learning rate (it is 1000000)", "let λ fall"],
-    );
-}
-
-#[test]
-fn rollback_tries_larger_lambdas_and_then_gives_up() {
-    let (place, run) = place();
-    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
-    // It diverges at a step after which there are checkpoints to go back to.
-    let text = fs::read_to_string(&recipe).expect("a file");
-    let late = text.replace("factor = 0.1, at = [100]", "factor = 1e9, at = [10]");
-    fs::write(&recipe, late).expect("a file");
-    let output = train(&[&recipe, "--on-divergence", "rollback", "--out", &out]).output();
-    let (code, sentence) = ended(&output.expect("it starts"));
-    assert_eq!(code, Some(2));
-    assert_says(&sentence, &["5 returns", "λ", "learning rate (it is 50000000)"]);
-    assert!(!sentence.contains("--on-divergence"), "that was tried: {sentence}");
-    let log = metrics(&run);
-    let rollbacks: Vec<_> = log.iter().filter(|metric| metric["kind"] == "rollback").collect();
-    assert_eq!(rollbacks.len(), 5);
-    let floors = rollbacks.iter().map(|metric| metric["lambda_floor"].as_f64().expect("a number"));
-    let floors: Vec<_> = floors.collect();
-    assert!(floors[0] > 27.0, "λ was 27.7 at step 10: {floors:?}");
-    assert!(floors.windows(2).all(|two| two[1] > two[0]), "{floors:?}");
-    assert!(rollbacks.iter().all(|metric| metric["to"].as_u64().is_some_and(|to| to >= 8)));
+    let mut child = train(&[&recipe(place.path(), TINY), "--out", &text_of(&run)])
+        .spawn()
+        .expect("the program starts");
+    drop(child.stderr.take());
+    assert!(child.wait().expect("a status").success());
+    assert_as_undisturbed(&run);
 }

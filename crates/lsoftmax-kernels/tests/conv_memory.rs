@@ -64,7 +64,7 @@ fn after_the_first_step_training_takes_no_large_new_memory() {
             Parameters { weight, gamma, beta, slope: &slope[..unit.filters], bias: &[] }
         })
         .collect();
-    let images: Vec<f32> = (0..16 * 3 * 32 * 32).map(|i| (i % 17) as f32 / 17.0).collect();
+    let images: Vec<f32> = (0..33 * 3 * 32 * 32).map(|i| (i % 17) as f32 / 17.0).collect();
     let step = |engine: Engine| {
         let pass = forward(engine, &stack, &images, &parameters).unwrap();
         let gradient = vec![0.5; pass.output.len()];
@@ -73,14 +73,17 @@ fn after_the_first_step_training_takes_no_large_new_memory() {
     for precision in [Precision::F32, Precision::Bf16] {
         for path in Path::ALL.into_iter().filter(|path| path.is_available()) {
             let engine = Engine::at_most(path, precision).unwrap();
-            release_buffers();
-            step(engine);
-            assert!(COUNT.load(Relaxed) > 0, "the first step needs memory");
-            for number in 2..5 {
+            for threads in [1, 3] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                release_buffers();
                 COUNT.store(0, Relaxed);
-                step(engine);
+                pool.install(|| step(engine));
+                assert!(COUNT.swap(0, Relaxed) > 0, "the first step needs memory");
+                (0..3).for_each(|_| pool.install(|| step(engine)));
                 let taken = COUNT.swap(0, Relaxed);
-                assert_eq!(taken, 0, "large allocations in step {number}, {engine:?}");
+                // A thread that had no part in the first step gets its scratch when it first has.
+                let late = 2 * (threads - 1);
+                assert!(taken <= late, "{taken} large allocations, {threads} threads, {engine:?}");
             }
         }
     }

@@ -20,6 +20,7 @@ pub mod data;
 pub mod demo;
 pub mod evaluate;
 pub mod figures;
+mod files;
 pub mod loss;
 pub mod model;
 pub mod recipe;

@@ -1,7 +1,7 @@
 //! A network with its head, and the optimiser that trains both.
 
 use burn::grad_clipping::GradientClipping;
-use burn::module::{Module, ParamGroup};
+use burn::module::{Module, ModuleVisitor, Param, ParamGroup};
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{GradientsParams, ModuleOptimizer, SgdConfig};
@@ -47,6 +47,20 @@ impl Classifier {
         head.margin = margin;
         let network = network.init(device)?.with_precision(precision);
         Ok(Self { network, head: head.init(device) })
+    }
+
+    /// Whether all its parameters are finite.
+    pub fn is_finite(&self) -> bool {
+        struct Finite(bool);
+        impl ModuleVisitor for Finite {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                let finite = || param.val().into_data().iter::<f32>().all(f32::is_finite);
+                self.0 = self.0 && finite();
+            }
+        }
+        let mut finite = Finite(true);
+        self.visit(&mut finite);
+        finite.0
     }
 
     /// The loss of a batch.

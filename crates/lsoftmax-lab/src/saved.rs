@@ -30,6 +30,8 @@ pub struct Description {
     pub data: String,
     /// The seed of the run, by which the test images of a folder were chosen.
     pub seed: u64,
+    /// Of the images that it was trained on, see [`Dataset::digest`](crate::data::Dataset::digest).
+    pub digest: String,
     /// The network.
     pub network: NetworkConfig,
     /// The classes' names, where they are known.
@@ -44,8 +46,31 @@ pub struct Description {
     pub mean: Mean,
 }
 
+impl Description {
+    /// A model of this description, its weights still random, if so many bytes can hold them.
+    fn model(&self, bytes: usize) -> Result<Classifier, String> {
+        let Self { network, classes, class_names, margin, precision, .. } = self;
+        let parameters = network.summary().map_err(|error| error.to_string())?.parameters;
+        let head = *classes as u128 * network.features.size as u128;
+        if u128::from(parameters) + head > bytes as u128 / 4 {
+            return Err(format!("describes more weights than {WEIGHTS} holds; copy both again"));
+        }
+        if *classes == 0 || class_names.as_ref().is_some_and(|names| names.len() != *classes) {
+            return Err(format!("has {classes} classes, but not a name for each; copy it again"));
+        }
+        let model = Classifier::new(network, *classes, *margin, *precision, &Device::flex());
+        model.map_err(|error| error.to_string())
+    }
+}
+
+/// What all forms of a description have.
+#[derive(Deserialize)]
+struct Form {
+    version: u32,
+}
+
 /// The form of [`Description`] that this program writes and reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const WEIGHTS: &str = "model.safetensors";
 const DESCRIPTION: &str = "model.json";
 
@@ -76,20 +101,19 @@ impl Saved {
             };
             return Err(RunError::NoRun { path: run.to_owned(), missing });
         }
-        let description: Description = read_json(&path)?;
-        if description.version != VERSION {
+        let Form { version } = read_json(&path)?;
+        if version != VERSION {
             let problem = format!(
-                "is of form {}, but this program reads form {VERSION}: use the program that wrote it",
-                description.version
+                "is of form {version}, but this program reads form {VERSION}: use the program that wrote it"
             );
             return Err(RunError::damaged(&path, problem));
         }
-        let Description { network, classes, margin, precision, .. } = &description;
-        let model = Classifier::new(network, *classes, *margin, *precision, &Device::flex());
-        let model = model.map_err(|error| RunError::damaged(&path, error.to_string()))?;
-        let path = run.join(WEIGHTS);
-        let bytes = std::fs::read(&path).map_err(RunError::io(&path, "read"))?;
-        let model = load(model, &bytes).map_err(|problem| RunError::damaged(&path, problem))?;
+        let description: Description = read_json(&path)?;
+        let weights = run.join(WEIGHTS);
+        let bytes = std::fs::read(&weights).map_err(RunError::io(&weights, "read"))?;
+        let model = description.model(bytes.len());
+        let model = model.map_err(|problem| RunError::damaged(&path, problem))?;
+        let model = load(model, &bytes).map_err(|problem| RunError::damaged(&weights, problem))?;
         Ok(Self { model, description })
     }
 }
@@ -107,12 +131,14 @@ pub fn write(
     run.write_json(DESCRIPTION, description)
 }
 
-/// Writes a model's weights to a file of the user's.
+/// Writes a model's weights to a file of the user's; so many bytes.
 ///
 /// # Errors
 /// When the system refuses.
-pub fn export(model: &Classifier, path: &Path) -> Result<(), RunError> {
-    write_whole(path, &[&to_safetensors(model)])
+pub fn export(model: &Classifier, path: &Path) -> Result<usize, RunError> {
+    let bytes = to_safetensors(model);
+    write_whole(path, &[&bytes])?;
+    Ok(bytes.len())
 }
 
 /// The weights of a model as the contents of a safetensors file.

@@ -12,6 +12,7 @@ use crate::data::{
 use crate::evaluate::{
     EvaluateError, Evaluation, best, degrees, each, evaluate, norm, weight_norms,
 };
+use crate::files::directory_of;
 use crate::run::RunError;
 use crate::saved::{self, Saved};
 
@@ -106,7 +107,12 @@ pub fn evaluate_run(
         Some(set) => set.read(data)?,
         None => read_folder(name, shape(&description.network.input))?,
     };
-    if own {
+    if own && set.test.is_none() {
+        if set.digest() != description.digest {
+            return Err(UseError::Fit(format!(
+                "the images of {name} have changed since the run, so that those kept for the test cannot be told from the others: name images with --data"
+            )));
+        }
         set = set.with_test(description.seed)?;
     }
     if let Some(names) = &description.class_names {
@@ -118,9 +124,13 @@ pub fn evaluate_run(
             set.classes, description.classes
         )));
     }
-    let images = split.of(set)?;
+    // A folder that was named is all for this, unless it is divided.
+    let (split, images) = match split {
+        Split::Test if !own && set.test.is_none() => ("all", set.train),
+        _ => (split.name(), split.of(set)?),
+    };
     let evaluation = evaluate(&model, &images, &description.mean)?;
-    Ok(Evaluated { data: name.to_owned(), split: split.name(), evaluation })
+    Ok(Evaluated { data: name.to_owned(), split, evaluation })
 }
 
 /// What a model says of an image.
@@ -201,7 +211,7 @@ pub fn embed(
     logits: Option<&Path>,
     normalised: bool,
 ) -> Result<Embedded, UseError> {
-    if logits == Some(out) {
+    if logits.is_some_and(|logits| place(logits) == place(out)) {
         let problem = format!("{} cannot hold features and logits both", out.display());
         return Err(UseError::Fit(problem));
     }
@@ -240,12 +250,20 @@ pub fn embed(
     })
 }
 
+/// Where a file is, however its path is spelt.
+fn place(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (whole.parent().and_then(|parent| parent.canonicalize().ok()), whole.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => whole,
+    }
+}
+
 /// An array written, but for its name.
 fn stage(path: &Path, shape: &[usize], values: &[f32]) -> Result<StagedArrays, UseError> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| UseError::Fit(format!("{} names no file", path.display())))?;
-    let mut staged = StagedArrays::new(directory.unwrap_or(Path::new(".")))?;
+    let mut staged = StagedArrays::new(directory_of(path))?;
     staged.add(name, shape, values)?;
     Ok(staged)
 }
@@ -256,9 +274,7 @@ fn stage(path: &Path, shape: &[usize], values: &[f32]) -> Result<StagedArrays, U
 /// When the model cannot be read, or the file cannot be written.
 pub fn export(run: &Path, out: &Path) -> Result<usize, UseError> {
     let Saved { model, .. } = Saved::read(run)?;
-    let bytes = saved::to_safetensors(&model);
-    saved::export(&model, out)?;
-    Ok(bytes.len())
+    Ok(saved::export(&model, out)?)
 }
 
 fn shape(&[channels, height, width]: &[usize; 3]) -> Shape {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lsoftmax_lab::data::DataDir;
 use lsoftmax_lab::recipe::Recipe;
 use lsoftmax_lab::run::{Metric, Metrics, TensorBoard};
-use lsoftmax_lab::train::{self, Ended, Event as Happening, OnDivergence, Options};
+use lsoftmax_lab::train::{self, Ended, Event as Happening, Options};
 
 /// What an event says.
 #[derive(Debug, PartialEq)]
@@ -260,7 +260,7 @@ fn a_run_that_is_stopped_and_resumed_has_the_curves_of_its_log() {
     let stop = Arc::new(AtomicBool::new(false));
     let mut options = Options {
         data: DataDir::find(Some(directory.path().to_owned())).unwrap(),
-        on_divergence: OnDivergence::Stop,
+        on_divergence: None,
         loader_threads: 1,
         tensorboard: true,
         stop: Arc::clone(&stop),

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::command;
 
@@ -28,6 +29,20 @@ evaluate_every = 11
 log_every = 7
 checkpoint_every = 4
 "#;
+
+/// A place for a run.
+pub fn place() -> (TempDir, PathBuf) {
+    let place = tempfile::tempdir().expect("a directory");
+    let run = place.path().join("run");
+    (place, run)
+}
+
+#[track_caller]
+pub fn assert_says(sentence: &str, words: &[&str]) {
+    for word in words {
+        assert!(sentence.contains(word), "no {word:?} in {sentence:?}");
+    }
+}
 
 /// Writes a recipe into a directory; what is returned is an argument for the program.
 pub fn recipe(directory: &Path, text: &str) -> String {

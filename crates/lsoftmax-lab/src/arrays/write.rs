@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use npyz::WriterBuilder;
 use tempfile::NamedTempFile;
 
+use crate::files;
+
 /// Why a file could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: cannot be written ({source}); check the directory, its permissions and the space left", path.display())]
@@ -70,8 +72,8 @@ impl StagedArrays {
     /// When a file cannot be renamed.
     pub fn commit(self) -> Result<(), WriteError> {
         for (file, path) in self.files {
-            if let Err(error) = file.persist(&path) {
-                return Err(WriteError { path, source: error.error });
+            if let Err(source) = files::persist(file, &path) {
+                return Err(WriteError { path, source });
             }
         }
         Ok(())
@@ -80,35 +82,15 @@ impl StagedArrays {
 
 /// Writes a file whole: its name has all of `contents`, or what it had before. Directories are made.
 pub(crate) fn write_whole(path: &Path, contents: &[u8]) -> Result<(), WriteError> {
-    let directory = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
     let write = || {
-        std::fs::create_dir_all(directory)?;
-        let mut file = temporary(directory, ".tmp")?;
-        file.write_all(contents)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)
+        std::fs::create_dir_all(files::directory_of(path))?;
+        files::write_whole(path, &[contents])
     };
-    write().map(drop).map_err(|source| WriteError { path: path.to_owned(), source })
-}
-
-/// A file beside its place, that goes away unless it gets a name.
-fn temporary(directory: &Path, suffix: &str) -> std::io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".lsoftmax-").suffix(suffix);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // What any new file gets; a temporary one would be its owner's alone.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(directory)
+    write().map_err(|source| WriteError { path: path.to_owned(), source })
 }
 
 fn write(directory: &Path, shape: &[usize], values: &[f32]) -> std::io::Result<NamedTempFile> {
-    let file = temporary(directory, ".npy")?;
+    let file = files::temporary(directory)?;
     let shape: Vec<u64> = shape.iter().map(|side| *side as u64).collect();
     let mut buffer = BufWriter::with_capacity(1 << 18, file);
     let options = npyz::WriteOptions::<f32>::new().default_dtype();
@@ -116,7 +98,5 @@ fn write(directory: &Path, shape: &[usize], values: &[f32]) -> std::io::Result<N
     array.extend(values.iter().copied())?;
     array.finish()?;
     buffer.flush()?;
-    let file = buffer.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-    file.as_file().sync_all()?;
-    Ok(file)
+    buffer.into_inner().map_err(std::io::IntoInnerError::into_error)
 }

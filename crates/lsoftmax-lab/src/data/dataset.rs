@@ -3,6 +3,7 @@
 use std::collections::TryReserveError;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::random::{Purpose, Random};
 
@@ -200,6 +201,24 @@ pub struct Dataset {
 const TEST_SHARE: usize = 10;
 
 impl Dataset {
+    /// A SHA-256 of all that a run depends on: images, labels and the names of classes.
+    pub fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        for images in std::iter::once(&self.train).chain(&self.test) {
+            let Shape { channels, height, width } = images.shape;
+            for number in [images.len(), channels, height, width] {
+                digest.update((number as u64).to_le_bytes());
+            }
+            images.labels.iter().for_each(|label| digest.update(label.to_le_bytes()));
+            digest.update(&images.pixels);
+        }
+        for name in self.class_names.iter().flatten() {
+            digest.update((name.len() as u64).to_le_bytes());
+            digest.update(name);
+        }
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Sees to it that there are test images: where there are none, a tenth of those to train on, by
     /// the seed alone; none of less than twenty.
     ///

@@ -3,7 +3,7 @@
 use lsoftmax::{LambdaSchedule, Margin, Precision};
 use lsoftmax_nn::{FeaturesConfig, NetworkConfig, StageConfig};
 
-use super::{LearningRate, Loss, NetworkChoice, Recipe};
+use super::{LearningRate, Loss, NetworkChoice, OnDivergence, Recipe};
 use crate::data::{Augment, Shape};
 use crate::model::Sgd;
 
@@ -48,7 +48,7 @@ impl Recipe {
         let hard = classes >= MANY_CLASSES || images / classes.max(1) < MANY_IMAGES_OF_A_CLASS;
         let lambda_min = if hard { 5.0 } else { 0.0 };
         let full = Self {
-            name: "folder".to_owned(),
+            name: name_of(folder),
             source: "defaults for a folder of images, after the paper's CIFAR10+".to_owned(),
             expected: Default::default(),
             data: folder.to_owned(),
@@ -73,9 +73,31 @@ impl Recipe {
             evaluate_every: 600,
             log_every: 60,
             checkpoint_every: 600,
+            on_divergence: OnDivergence::Stop,
         };
         full.scaled(steps as u64)
     }
+}
+
+impl Recipe {
+    /// The recipe for other data than its own, of which nothing is expected, under another name.
+    pub fn with_data(mut self, data: &str) -> Self {
+        let of_data = name_of(data);
+        // A recipe that is called after its data is called after the new ones.
+        self.name =
+            if self.name == self.data { of_data } else { format!("{}-{of_data}", self.name) };
+        self.data = data.to_owned();
+        self.expected.clear();
+        self
+    }
+}
+
+/// What a recipe for data is called: as the set, or as the folder.
+fn name_of(data: &str) -> String {
+    let name = std::path::Path::new(data).file_name().and_then(|name| name.to_str());
+    let name: String =
+        name.unwrap_or("").chars().filter(|c| !c.is_control() && *c != '\\').collect();
+    if name.is_empty() { "folder".into() } else { name }
 }
 
 /// The paper's network for CIFAR10, pooled until its last map is at most 4 x 4.

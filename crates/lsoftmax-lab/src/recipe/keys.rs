@@ -41,6 +41,7 @@ const RECIPE: &[Key] = &[
     ("evaluate_every", Value),
     ("log_every", Value),
     ("checkpoint_every", Value),
+    ("on_divergence", Value),
 ];
 
 const NETWORK: &[Key] = &[

@@ -84,6 +84,20 @@ pub struct Recipe {
     pub log_every: u64,
     /// Steps from one checkpoint to the next.
     pub checkpoint_every: u64,
+    /// What to do when training goes nowhere.
+    #[serde(default)]
+    pub on_divergence: OnDivergence,
+}
+
+/// What to do when training goes nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDivergence {
+    /// End the run and say why.
+    #[default]
+    Stop,
+    /// Go back to the last good checkpoint and on with a larger λ.
+    Rollback,
 }
 
 /// A network by its name, or described.
@@ -103,7 +117,7 @@ pub enum Loss {
     /// Large-margin softmax; with a margin of 1, softmax.
     #[default]
     LSoftmax,
-    /// The squared hinge loss of the paper's tables.
+    /// The hinge loss of the paper's tables, squared, which the paper does not say: Caffe has both.
     Hinge,
 }
 
@@ -155,6 +169,11 @@ impl LearningRate {
 }
 
 impl Recipe {
+    /// Whether the loss depends on λ: softmax and the hinge loss do not.
+    pub fn has_margin(&self) -> bool {
+        self.loss == Loss::LSoftmax && self.margin.value() > 1.0
+    }
+
     /// The result to come out with this margin, if there is one to be expected.
     pub fn expected(&self, margin: Margin) -> Option<Expected> {
         let is_margin = |key: &str| key.parse() == Ok(margin.value());

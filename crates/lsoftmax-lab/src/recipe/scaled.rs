@@ -31,6 +31,20 @@ impl Recipe {
         recipe.checkpoint_every = interval(self.checkpoint_every);
         recipe
     }
+
+    /// The recipe with `steps` steps, at least 1, and nothing else moved: what would come after the
+    /// last of them does not.
+    pub fn cut_to(&self, steps: u64) -> Self {
+        let mut recipe = self.clone();
+        recipe.steps = steps.max(1);
+        if recipe.steps != self.steps {
+            recipe.expected.clear();
+        }
+        if let LearningRate::Steps { at, .. } = &mut recipe.learning_rate {
+            at.retain(|step| *step < recipe.steps);
+        }
+        recipe
+    }
 }
 
 /// step · new / old, to the nearest whole number.

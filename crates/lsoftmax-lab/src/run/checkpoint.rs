@@ -22,7 +22,7 @@ pub struct Checkpoint<S> {
     pub optimiser: Vec<u8>,
 }
 
-const MAGIC: &[u8; 16] = b"lsoftmax run v2\n";
+const MAGIC: &[u8; 16] = b"lsoftmax run v3\n";
 const CHECKSUM: usize = 32;
 /// Checkpoints that stay.
 const KEPT: usize = 2;
@@ -60,21 +60,21 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
         let checksum = checksum.finalize();
         let path = folder.join(format!("{:09}.checkpoint", self.step));
         write_whole(&path, &[parts[0], parts[1], parts[2], parts[3], parts[4], &checksum])?;
-        let (past, future): (Vec<_>, Vec<_>) =
-            list(run)?.into_iter().partition(|(step, _)| *step <= self.step);
-        for (_, path) in past.into_iter().rev().skip(KEPT).chain(future) {
-            fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
-        }
-        Ok(())
+        prune(run, self.step)
     }
 
-    /// The newest checkpoint that is whole, and a sentence about each newer one that is not.
+    /// The newest checkpoint that is whole, of those before a step if one is given, and a sentence
+    /// about each newer one that is not.
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn newest(run: &RunDirectory) -> Result<(Option<Self>, Vec<String>), RunError> {
+    pub fn newest(
+        run: &RunDirectory,
+        before: Option<u64>,
+    ) -> Result<(Option<Self>, Vec<String>), RunError> {
         let mut complaints = Vec::new();
-        for (step, path) in list(run)?.into_iter().rev() {
+        let due = |step: u64| before.is_none_or(|before| step < before);
+        for (step, path) in list(run)?.into_iter().rev().filter(|(step, _)| due(*step)) {
             match Self::read(&path) {
                 Ok(found) if found.step == step => return Ok((Some(found), complaints)),
                 Ok(found) => complaints.push(format!(
@@ -116,6 +116,18 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
         let (model, optimiser) = (model.to_vec(), optimiser.to_vec());
         Ok(Self { step: header.step, state: header.state, model, optimiser })
     }
+}
+
+/// Removes all checkpoints but the last two up to a step.
+///
+/// # Errors
+/// When the system refuses.
+pub(crate) fn prune(run: &RunDirectory, step: u64) -> Result<(), RunError> {
+    let (past, future): (Vec<_>, Vec<_>) = list(run)?.into_iter().partition(|(of, _)| *of <= step);
+    for (_, path) in past.into_iter().rev().skip(KEPT).chain(future) {
+        fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
+    }
+    Ok(())
 }
 
 /// The checkpoints of a run, oldest first.

@@ -1,13 +1,13 @@
 //! The directory itself: made, locked, written whole.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{RunError, checkpoint};
+use crate::files::{self, UNFINISHED};
 
 /// A run's directory, locked for as long as this lives.
 #[derive(Debug)]
@@ -18,8 +18,6 @@ pub struct RunDirectory {
 
 /// What makes a directory a run's.
 const RECIPE: &str = "recipe.toml";
-/// How the name of a file begins that is being written.
-const UNFINISHED: &str = ".unfinished-";
 
 impl RunDirectory {
     /// A new run's directory.
@@ -127,33 +125,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError>
     serde_json::from_str(&text).map_err(|error| RunError::damaged(path, problem(error)))
 }
 
-/// Writes parts one after the other into a file that has its name only when all is on the disk.
+/// Writes parts one after the other into a file, whole, or not at all.
 pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> Result<(), RunError> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = parent.unwrap_or(Path::new("."));
-    let write = || -> std::io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(directory)?;
-        for part in parts {
-            file.write_all(part)?;
-        }
-        file.as_file().sync_all()?;
-        // A temporary file is for its owner only; a run's are as the umask says for any other.
-        set_usual_permissions(file.as_file(), directory)?;
-        file.persist(path).map_err(|error| error.error)?;
-        File::open(directory)?.sync_all()
-    };
-    write().map_err(RunError::io(path, "written"))
-}
-
-#[cfg(unix)]
-fn set_usual_permissions(file: &File, directory: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    // Who may read and write the directory may read and write what is in it.
-    let mode = fs::metadata(directory)?.permissions().mode() & 0o666;
-    file.set_permissions(fs::Permissions::from_mode(mode))
-}
-
-#[cfg(not(unix))]
-fn set_usual_permissions(_: &File, _: &Path) -> std::io::Result<()> {
-    Ok(())
+    files::write_whole(path, parts).map_err(RunError::io(path, "written"))
 }

@@ -22,6 +22,7 @@ mod metrics;
 mod tensorboard;
 
 pub use checkpoint::Checkpoint;
+pub(crate) use checkpoint::prune;
 pub use directory::RunDirectory;
 pub(crate) use directory::{read_json, write_whole};
 pub use environment::Environment;

@@ -50,13 +50,13 @@ pub enum TrainError {
     Divergence(#[from] Divergence),
     /// It goes nowhere whatever λ is.
     #[error(
-        "training diverged at step {step}, and {rollbacks} returns to an earlier checkpoint with λ up to {lambda:.3} did not help: lower the learning rate (it is {rate})"
+        "training diverged at step {step}, and {returns} returns to an earlier checkpoint with λ up to {lambda:.3} did not help: lower the learning rate (it is {rate})"
     )]
     Hopeless {
         /// The step.
         step: u64,
         /// Returns to an earlier checkpoint.
-        rollbacks: u32,
+        returns: usize,
         /// The last λ.
         lambda: f64,
         /// The learning rate.

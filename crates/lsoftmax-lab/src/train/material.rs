@@ -17,6 +17,8 @@ pub(super) struct Material {
     pub loader: Arc<Loader>,
     pub validation: Option<Images>,
     pub test: Option<Images>,
+    /// Of all these images, see [`Dataset::digest`].
+    pub digest: String,
 }
 
 impl Material {
@@ -26,8 +28,9 @@ impl Material {
         network.stack().map_err(fit)?;
         let [channels, height, width] = network.input;
         let shape = Shape { channels, height, width };
-        let Dataset { classes, class_names, train, test, name } =
-            read(&recipe.data, data, shape)?.with_test(recipe.seed)?;
+        let set = read(&recipe.data, data, shape)?;
+        let digest = set.digest();
+        let Dataset { classes, class_names, train, test, name } = set.with_test(recipe.seed)?;
         if train.shape() != shape {
             return Err(TrainError::Fit(format!(
                 "the network takes images of {shape}, but those of {name} are {}",
@@ -44,22 +47,26 @@ impl Material {
         let mean = Mean::of(&train);
         let sampling = Sampling::training(recipe.batch, recipe.seed, recipe.augment);
         let loader = Arc::new(Loader::new(train, mean, sampling)?);
-        Ok(Self { network, classes, class_names, loader, validation, test })
+        Ok(Self { network, classes, class_names, loader, validation, test, digest })
     }
 }
 
-/// A recipe for a folder of images, or the recipe that is called as a set is.
+/// Steps of a short run on a folder of images: a minute or two on two cores.
+const QUICK_STEPS: u64 = 100;
+
+/// A recipe for a folder of images, or the recipe that is called as a set is; or their short variants.
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub fn recipe_for(data_name: &str, data: &DataDir) -> Result<Recipe, TrainError> {
+pub fn recipe_for(data_name: &str, quick: bool, data: &DataDir) -> Result<Recipe, TrainError> {
     if Set::named(data_name).is_some() {
         // Fashion-MNIST is made to be trained as MNIST is.
         let name = if data_name == "fashion-mnist" { "mnist" } else { data_name };
-        return Ok(Recipe::built_in(name)?);
+        return Ok(if quick { Recipe::quick(name)? } else { Recipe::built_in(name)? });
     }
     let set = read(data_name, data, Recipe::FOLDER_SHAPE)?;
-    Ok(Recipe::for_folder(data_name, set.classes, set.train.len(), Recipe::FOLDER_SHAPE))
+    let recipe = Recipe::for_folder(data_name, set.classes, set.train.len(), Recipe::FOLDER_SHAPE);
+    Ok(if quick { recipe.scaled(QUICK_STEPS) } else { recipe })
 }
 
 /// The recipe in a file.

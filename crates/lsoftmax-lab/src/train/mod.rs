@@ -12,7 +12,7 @@ mod start;
 mod trainer;
 mod window;
 
-pub use divergence::{Divergence, OnDivergence};
+pub use divergence::{Divergence, Settings};
 pub use error::TrainError;
 pub use material::{recipe_for, recipe_from_file};
 pub use rate::{Rate, RateState};

@@ -8,12 +8,11 @@ use lsoftmax::Margin;
 use serde::{Deserialize, Serialize};
 
 use super::TrainError;
-use super::divergence::OnDivergence;
 use super::material::Material;
-use super::trainer::Trainer;
+use super::trainer::{State, Trainer};
 use crate::data::{DataDir, Set};
 use crate::evaluate::Evaluation;
-use crate::recipe::Recipe;
+use crate::recipe::{OnDivergence, Recipe};
 use crate::run::{Checkpoint, Environment, Metric, RunDirectory, read_json};
 
 /// What the recipe does not say.
@@ -21,8 +20,8 @@ use crate::run::{Checkpoint, Environment, Metric, RunDirectory, read_json};
 pub struct Options {
     /// Where data are found.
     pub data: DataDir,
-    /// What to do when training goes nowhere.
-    pub on_divergence: OnDivergence,
+    /// What to do when training goes nowhere, if not what the recipe says.
+    pub on_divergence: Option<OnDivergence>,
     /// Threads that make batches ahead of need.
     pub loader_threads: usize,
     /// Whether to write event files for TensorBoard. A run that has some gets more in any case.
@@ -42,8 +41,8 @@ pub enum Event<'a> {
         steps: u64,
         /// The recipe.
         recipe: &'a Recipe,
-        /// Sentences about checkpoints that could not be used.
-        complaints: &'a [String],
+        /// Sentences that the user should read.
+        notes: &'a [String],
     },
     /// A step was taken.
     Stepped {
@@ -93,7 +92,7 @@ pub struct Summary {
     /// Seconds of training.
     pub seconds: f64,
     /// Returns to an earlier checkpoint.
-    pub rollbacks: u32,
+    pub rollbacks: usize,
     /// The machine and the program.
     pub environment: Environment,
 }
@@ -145,7 +144,28 @@ pub fn resume(
     let path = run.file("recipe.toml");
     let recipe = Recipe::from_toml(&run.recipe()?, &path.display().to_string())?;
     let material = Material::new(&recipe, &options.data)?;
-    let (checkpoint, complaints) = Checkpoint::newest(&run)?;
+    let (checkpoint, mut notes) = newest(&run, None)?;
+    let began: Environment = read_json(&run.file("environment.json"))?;
+    let here = Environment::here(recipe.precision);
+    if began.path != here.path {
+        notes.push(format!(
+            "the run began on kernel path {} and goes on on {}: the last bits will be others than on either alone",
+            began.path, here.path
+        ));
+    }
+    Trainer::new(recipe, run, material, options, checkpoint)?.run(notes, observe)
+}
+
+/// The newest checkpoint that can be used, of those before a step if one is given, and a sentence about
+/// each newer one that cannot.
+///
+/// # Errors
+/// When there are some, but none can be used.
+pub(super) fn newest(
+    run: &RunDirectory,
+    before: Option<u64>,
+) -> Result<(Option<Checkpoint<State>>, Vec<String>), TrainError> {
+    let (checkpoint, complaints) = Checkpoint::newest(run, before)?;
     if checkpoint.is_none() && !complaints.is_empty() {
         return Err(TrainError::Resume(format!(
             "no checkpoint of {} can be used: {}; begin again with another --out",
@@ -153,5 +173,6 @@ pub fn resume(
             complaints.join("; ")
         )));
     }
-    Trainer::new(recipe, run, material, options, checkpoint)?.run(complaints, observe)
+    let note = |complaint: String| format!("{complaint}; an older checkpoint is used");
+    Ok((checkpoint, complaints.into_iter().map(note).collect()))
 }

@@ -11,16 +11,17 @@ use lsoftmax::{HingeLossConfig, HingeNorm};
 use lsoftmax_nn::NetworkConfig;
 use serde::{Deserialize, Serialize};
 
-use super::divergence::{Divergence, OnDivergence, check_error, check_norm};
+use super::divergence::{Divergence, Settings, check_evaluation, check_norm};
 use super::material::Material;
 use super::rate::{Rate, RateState};
+use super::start::newest;
 use super::window::{Seen, Window};
 use super::{Ended, Event, Options, Summary, TrainError};
 use crate::data::Batch;
 use crate::evaluate::{Evaluation, evaluate, tensor};
 use crate::model::{Classifier, ModelError};
-use crate::recipe::{Loss, Recipe};
-use crate::run::{Checkpoint, Environment, Metric, Metrics, RunDirectory, TensorBoard};
+use crate::recipe::{Loss, OnDivergence, Recipe};
+use crate::run::{Checkpoint, Environment, Metric, Metrics, RunDirectory, TensorBoard, prune};
 use crate::saved::{self, Description};
 
 /// What a checkpoint holds besides model and optimiser.
@@ -29,10 +30,13 @@ pub(super) struct State {
     /// The network and the classes that the model is for.
     network: NetworkConfig,
     classes: usize,
+    /// The images that it is trained on.
+    data: String,
     rate: RateState,
     /// λ does not fall below this.
     lambda_floor: f64,
-    rollbacks: u32,
+    /// Returns to earlier checkpoints, as the log has them.
+    returns: Vec<Metric>,
     /// Bytes of the log.
     log: u64,
     /// What the next line of the log will be made of.
@@ -41,7 +45,7 @@ pub(super) struct State {
 }
 
 /// Returns to earlier checkpoints, at most.
-const MOST_ROLLBACKS: u32 = 5;
+const MOST_RETURNS: usize = 5;
 
 pub(super) struct Trainer<'a> {
     recipe: Recipe,
@@ -72,9 +76,10 @@ impl<'a> Trainer<'a> {
         let state = State {
             network: material.network.clone(),
             classes: material.classes,
+            data: material.digest.clone(),
             rate: RateState::default(),
             lambda_floor: 0.0,
-            rollbacks: 0,
+            returns: Vec::new(),
             log: 0,
             window: Window::default(),
             seconds: 0.0,
@@ -108,6 +113,12 @@ impl<'a> Trainer<'a> {
         if (&state.network, state.classes) != (network, classes) {
             return Err(TrainError::Resume(format!(
                 "the checkpoint of step {step} in {run} is of another network than the recipe beside it: put back the recipe that the run began with"
+            )));
+        }
+        if state.data != self.material.digest {
+            return Err(TrainError::Resume(format!(
+                "the images of {} are not those that the run in {run} began with: put those back, or begin again with another --out",
+                self.recipe.data
             )));
         }
         if step > self.recipe.steps {
@@ -148,7 +159,7 @@ impl<'a> Trainer<'a> {
     /// Trains to the end, or until it is told to stop.
     pub fn run(
         mut self,
-        complaints: Vec<String>,
+        notes: Vec<String>,
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ended, TrainError> {
         let (step, steps) = (self.step, self.recipe.steps);
@@ -156,7 +167,7 @@ impl<'a> Trainer<'a> {
         if self.options.tensorboard || events.is_dir() {
             self.tensorboard = Some(TensorBoard::open(&events, step)?);
         }
-        observe(Event::Began { step, steps, recipe: &self.recipe, complaints: &complaints });
+        observe(Event::Began { step, steps, recipe: &self.recipe, notes: &notes });
         loop {
             match self.train(observe) {
                 Ok(true) => return self.finish(),
@@ -181,12 +192,13 @@ impl<'a> Trainer<'a> {
             }
             let batch = batches.next().expect("there is a batch for every step");
             let (lambda, rate) = (self.lambda(), self.rate().at(self.step));
-            let seen = self.take_step(batch, lambda, rate)?;
+            let settings = Settings { rate, lambda: self.recipe.has_margin().then_some(lambda) };
+            let seen = self.take_step(batch, lambda, settings)?;
             self.step += 1;
             self.state.seconds = begun.1 + begun.0.elapsed().as_secs_f64();
             self.state.window.add(&seen);
             observe(Event::Stepped { step: self.step });
-            check_norm(self.step, seen.feature_norm, lambda)?;
+            check_norm(self.step, seen.feature_norm, settings)?;
             let due = |every: u64| self.step.is_multiple_of(every) || self.step == steps;
             let (log, evaluate, keep) = (
                 due(self.recipe.log_every),
@@ -202,17 +214,17 @@ impl<'a> Trainer<'a> {
             }
             let mut goes_on = true;
             if evaluate && let Some(found) = self.validate()? {
+                check_evaluation((self.step, steps), &found, self.material.classes, settings)?;
                 let metric =
                     Metric::Validation { step: self.step, loss: found.loss, error: found.error };
                 self.log(&metric, observe)?;
-                let at = (self.step, steps);
-                check_error(at, &found, self.material.classes, rate, lambda)?;
                 let mut schedule = self.rate();
                 schedule.evaluated(found.loss);
                 goes_on = !schedule.is_done();
                 self.state.rate = schedule.state;
             }
             if keep || !goes_on {
+                self.check_weights(settings)?;
                 self.checkpoint()?;
                 observe(Event::Kept { step: self.step });
             }
@@ -245,13 +257,18 @@ impl<'a> Trainer<'a> {
         self.recipe.lambda.at(self.step).max(self.state.lambda_floor)
     }
 
-    fn take_step(&mut self, batch: Batch, lambda: f64, rate: f64) -> Result<Seen, TrainError> {
+    fn take_step(
+        &mut self,
+        batch: Batch,
+        lambda: f64,
+        settings: Settings,
+    ) -> Result<Seen, TrainError> {
         let labels: Vec<i64> = batch.labels.iter().map(|label| i64::from(*label)).collect();
         let count = labels.len();
         let labels = Tensor::<1, Int>::from_data(TensorData::new(labels, [count]), &self.device);
         let images = tensor(batch, &self.device);
         let step = self.step + 1;
-        let not_finite = |what: String| Divergence::NotFinite { step, what, rate, lambda };
+        let not_finite = |what: String| Divergence::NotFinite { step, what, settings };
         let (loss, seen) = match self.loss(images, labels, lambda) {
             Err(ModelError::Head(error)) if error.is_not_finite() => {
                 return Err(not_finite(error.to_string()).into());
@@ -262,7 +279,7 @@ impl<'a> Trainer<'a> {
             return Err(not_finite("the loss is not finite".into()).into());
         }
         let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
-        self.model = self.optimiser.step(rate, self.model.clone(), gradients);
+        self.model = self.optimiser.step(settings.rate, self.model.clone(), gradients);
         Ok(seen)
     }
 
@@ -304,28 +321,41 @@ impl<'a> Trainer<'a> {
         }
     }
 
+    /// Whether the last step, whose result no loss has seen, is one to go on from.
+    fn check_weights(&self, settings: Settings) -> Result<(), Divergence> {
+        if self.model.is_finite() {
+            return Ok(());
+        }
+        let what = "a weight is not finite".into();
+        Err(Divergence::NotFinite { step: self.step, what, settings })
+    }
+
     fn validate(&self) -> Result<Option<Evaluation>, TrainError> {
         let Some(images) = &self.material.validation else { return Ok(None) };
         let mean = self.material.loader.mean();
         Ok(Some(evaluate(&self.model.clone().valid(), images, mean)?))
     }
 
-    /// Goes back to the last checkpoint, or to the beginning, with a larger λ.
+    /// Goes back, and on with a larger λ: to the last checkpoint, or to one before where it went back
+    /// to the last time if that was of no use; to the beginning if there is none, or if nothing was
+    /// learnt since.
     fn roll_back(
         &mut self,
         reason: Divergence,
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), TrainError> {
-        let (lambda, rollbacks) = (self.lambda(), self.state.rollbacks);
-        if self.options.on_divergence == OnDivergence::Stop {
+        let lambda = self.lambda();
+        let chosen = self.options.on_divergence.unwrap_or(self.recipe.on_divergence);
+        if chosen == OnDivergence::Stop || !self.recipe.has_margin() {
             return Err(reason.into());
         }
-        if rollbacks == MOST_ROLLBACKS {
+        let mut returns = self.state.returns.clone();
+        if returns.len() == MOST_RETURNS {
             let (step, rate) = (self.step, self.rate().at(self.step));
-            return Err(TrainError::Hopeless { step, rollbacks, lambda, rate });
+            return Err(TrainError::Hopeless { step, returns: returns.len(), lambda, rate });
         }
         let from = self.step;
-        match Checkpoint::newest(&self.run)?.0 {
+        match self.checkpoint_before(&reason)? {
             Some(checkpoint) => self.load(checkpoint)?,
             None => {
                 self.model = fresh(&self.recipe, &self.material, &self.device)?;
@@ -333,20 +363,40 @@ impl<'a> Trainer<'a> {
                 self.metrics.cut(0)?;
                 self.step = 0;
                 self.state.rate = RateState::default();
+                self.state.returns.clear();
                 self.state.window = Window::default();
             }
         }
         self.state.lambda_floor = (4.0 * lambda).max(1.0);
-        self.state.rollbacks = rollbacks + 1;
-        let metric = Metric::Rollback {
+        // The log was cut back, and with it what it had of the returns since.
+        for earlier in &returns[self.state.returns.len()..] {
+            self.metrics.add(earlier)?;
+        }
+        returns.push(Metric::Rollback {
             step: from,
             to: self.step,
             lambda_floor: self.state.lambda_floor,
             reason: reason.to_string(),
-        };
-        self.log(&metric, observe)?;
+        });
+        self.log(&returns[returns.len() - 1], observe)?;
+        self.state.returns = returns;
         // So that a run resumed from here knows of it.
         self.checkpoint()
+    }
+
+    fn checkpoint_before(
+        &self,
+        reason: &Divergence,
+    ) -> Result<Option<Checkpoint<State>>, TrainError> {
+        if let Divergence::Chance { .. } = reason {
+            return Ok(None);
+        }
+        let before = match self.state.returns.last() {
+            // It got no further than the last time.
+            Some(Metric::Rollback { step, to, .. }) if self.step <= *step => Some(*to),
+            _ => None,
+        };
+        Ok(newest(&self.run, before)?.0)
     }
 
     /// The last evaluations, the model and the summary.
@@ -364,6 +414,7 @@ impl<'a> Trainer<'a> {
             recipe: name.clone(),
             data: data.clone(),
             seed: *seed,
+            digest: self.material.digest.clone(),
             network: self.material.network.clone(),
             class_names: self.material.class_names.clone(),
             classes: self.material.classes,
@@ -382,9 +433,11 @@ impl<'a> Trainer<'a> {
             validation,
             test,
             seconds: self.state.seconds,
-            rollbacks: self.state.rollbacks,
+            rollbacks: self.state.returns.len(),
             environment: Environment::here(*precision),
         };
+        // A kill may have left more than there should be.
+        prune(&self.run, self.step)?;
         self.run.write_json("summary.json", &summary)?;
         Ok(Ended::Done(Box::new(summary)))
     }

@@ -1,0 +1,120 @@
+//! What `lsoftmax train` makes of its arguments and data, and of training that goes nowhere.
+
+mod program;
+
+use std::fs;
+
+use program::run::{
+    TINY, assert_says, done, ended, metrics, place, recipe, resume, text_of, train,
+};
+use program::{failed, lsoftmax};
+
+#[test]
+fn divergence_names_the_learning_rate_and_lambda() {
+    let (place, run) = place();
+    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
+    let output = train(&[&recipe, "--learning-rate", "1e6", "--out", &out]).output();
+    let (code, sentence) = ended(&output.expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(
+        &sentence,
+        &["diverged at step", "the learning rate (it is 1000000)", "let λ fall"],
+    );
+}
+
+#[test]
+fn rollback_tries_larger_lambdas_and_then_gives_up() {
+    let (place, run) = place();
+    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
+    // It diverges at a step after which there are checkpoints to go back to.
+    let text = fs::read_to_string(&recipe).expect("a file");
+    let late = text.replace("factor = 0.1, at = [100]", "factor = 1e9, at = [10]");
+    fs::write(&recipe, late).expect("a file");
+    let output = train(&[&recipe, "--on-divergence", "rollback", "--out", &out]).output();
+    let (code, sentence) = ended(&output.expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["5 returns", "λ", "learning rate (it is 50000000)"]);
+    assert!(!sentence.contains("--on-divergence"), "that was tried: {sentence}");
+    let log = metrics(&run);
+    let rollbacks: Vec<_> = log.iter().filter(|metric| metric["kind"] == "rollback").collect();
+    assert_eq!(rollbacks.len(), 5);
+    let floors = rollbacks.iter().map(|metric| metric["lambda_floor"].as_f64().expect("a number"));
+    let floors: Vec<_> = floors.collect();
+    assert!(floors[0] > 27.0, "λ was 27.7 at step 10: {floors:?}");
+    assert!(floors.windows(2).all(|two| two[1] > two[0]), "{floors:?}");
+    // The last checkpoint, the one before, then the beginning.
+    let to: Vec<_> =
+        rollbacks.iter().map(|metric| metric["to"].as_u64().expect("a step")).collect();
+    assert!(to[0] >= 8 && to[1] < to[0] && to.windows(2).all(|two| two[1] <= two[0]), "{to:?}");
+}
+
+#[test]
+fn a_run_that_learns_nothing_begins_again_with_a_larger_lambda_and_learns() {
+    let (place, run) = place();
+    // With all of a margin of 4 from the first step, a few steps find no way.
+    let lambda = r#"lambda = { schedule = "power", base = 100, gamma = 0.1, power = 2, min = 1 }"#;
+    let text = TINY.replace("margin = 2", "margin = 4\non_divergence = \"rollback\"");
+    let text = text.replace(lambda, r#"lambda = { schedule = "constant", value = 0 }"#);
+    let output = done(train(&[&recipe(place.path(), &text), "--out", &text_of(&run)]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let log = metrics(&run);
+    let rollbacks: Vec<_> = log.iter().filter(|metric| metric["kind"] == "rollback").collect();
+    assert!(!rollbacks.is_empty(), "{said}");
+    assert!(rollbacks.iter().all(|metric| metric["to"] == 0), "{said}");
+    let last = log.iter().rfind(|metric| metric["kind"] == "validation").expect("an evaluation");
+    assert!(last["error"].as_f64().expect("a number") < 60.0, "{said}");
+}
+
+#[test]
+fn what_to_do_about_divergence_is_kept_with_the_run() {
+    let (place, run) = place();
+    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
+    let words = [&recipe, "--on-divergence", "rollback", "--steps", "3", "--out", &out];
+    done(train(&words));
+    let kept = fs::read_to_string(run.join("recipe.toml")).expect("a file");
+    assert!(kept.contains("on_divergence = \"rollback\""), "{kept}");
+}
+
+#[test]
+fn a_run_whose_images_have_changed_is_not_gone_on_with() {
+    let (place, run) = place();
+    let (images, out) = (place.path().join("images"), text_of(&run));
+    for (class, grey) in [("dark", 10), ("light", 200)] {
+        fs::create_dir_all(images.join(class)).expect("a directory");
+        for number in 0..12 {
+            let image = image::GrayImage::from_pixel(8, 8, image::Luma([grey + number]));
+            image.save(images.join(class).join(format!("{number}.png"))).expect("a file");
+        }
+    }
+    let data = text_of(&images);
+    let words = ["--data", &data, "--steps", "2", "--batch", "4", "--out", &out];
+    done(train(&words));
+    fs::remove_file(run.join("summary.json")).expect("it was there");
+    fs::remove_file(images.join("dark/3.png")).expect("it was there");
+    let (code, sentence) = ended(&resume(&run).output().expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["images", "not those that the run", "--out"]);
+    let sentence = failed(lsoftmax(&["eval", &out]), 2);
+    assert_says(&sentence, &["have changed since the run", "--data"]);
+}
+
+#[test]
+fn arguments_go_over_the_recipe_and_what_was_expected_of_it_is_not_of_them() {
+    let (place, _) = place();
+    let recipe = recipe(place.path(), TINY);
+    let expected = "\n[expected]\n2 = { test_error = 1, tolerance = 1 }\n";
+    fs::write(&recipe, format!("{TINY}{expected}")).expect("a file");
+    let kept = |name: &str, words: &[&str]| {
+        let out = text_of(&place.path().join(name));
+        done(train(&[&[recipe.as_str()], words, &["--out", &out]].concat()));
+        fs::read_to_string(place.path().join(name).join("recipe.toml")).expect("a file")
+    };
+    // Schedules as they were: a fall of the rate at step 100 is not reached.
+    let cut = kept("cut", &["--steps", "3", "--keep-schedules", "--validation", "150"]);
+    for text in ["steps = 3", "at = []", "evaluate_every = 11", "validation = 150"] {
+        assert!(cut.contains(text), "{cut}");
+    }
+    assert!(!cut.contains("[expected"), "{cut}");
+    let other = kept("other", &["--steps", "3", "--batch", "8"]);
+    assert!(other.contains("batch = 8") && !other.contains("[expected"), "{other}");
+}
