@@ -300,10 +300,10 @@ pub struct TrainArguments {
     #[arg(long, value_name = "M", value_parser = margin, allow_negative_numbers = true)]
     pub margin: Option<Margin>,
     /// What weights, order and augmentation are drawn from
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Steps; the schedules are stretched to fit
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: Option<u64>,
     /// Leave the schedules as they are, whatever the steps
     #[arg(long, requires = "steps")]

@@ -17,11 +17,14 @@ use crate::arguments::{Divergence, TrainArguments};
 /// The run was stopped from outside.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "stopped after step {step}; everything is kept: `lsoftmax train --resume {}` goes on", run.display()
+    "stopped after step {step}; everything is kept: `lsoftmax train --resume {}{}` goes on",
+    run.display(),
+    data_dir.as_ref().map_or(String::new(), |path| format!(" --data-dir {}", path.display()))
 )]
 pub struct Interrupted {
     step: u64,
     run: PathBuf,
+    data_dir: Option<PathBuf>,
 }
 
 pub fn run(arguments: TrainArguments) -> anyhow::Result<String> {
@@ -48,7 +51,9 @@ pub fn run(arguments: TrainArguments) -> anyhow::Result<String> {
     };
     progress.finish();
     match ended? {
-        Ended::Interrupted { step } => Err(Interrupted { step, run: out }.into()),
+        Ended::Interrupted { step } => {
+            Err(Interrupted { step, run: out, data_dir: arguments.data_dir }.into())
+        }
         Ended::Done(summary) if arguments.json => crate::json(&summary),
         Ended::Done(summary) => Ok(text(&summary, &out)),
     }
@@ -134,7 +139,9 @@ fn list(json: bool) -> anyhow::Result<String> {
     if json {
         return crate::json(&recipes);
     }
-    let line = |recipe: &Recipe| format!("{:<32} {}", recipe.name, recipe.source);
+    let line = |Recipe { name, data, steps, batch, source, .. }: &Recipe| {
+        format!("{name:<32} {data:<9} {steps:>6} x {batch}  {source}")
+    };
     Ok(recipes.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 

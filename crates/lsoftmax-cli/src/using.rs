@@ -30,7 +30,11 @@ pub fn predict(arguments: PredictArguments) -> anyhow::Result<String> {
     }
     let mut text = String::new();
     for Prediction { image, class, name, probability, angle } in predictions {
-        let name = name.map_or(class.to_string(), |name| format!("{name} ({class})"));
+        let number = class.to_string();
+        let name = match name {
+            Some(name) if name != number => format!("{name} ({number})"),
+            _ => number,
+        };
         writeln!(text, "{image}: {name}, probability {probability:.4}, {angle:.1}° to the class")?;
     }
     Ok(text.trim_end().to_owned())

@@ -72,7 +72,7 @@ pub fn evaluate(
     Ok(Evaluation {
         images: count,
         wrong,
-        error: 100.0 * share(wrong as f64),
+        error: 100.0 * wrong as f64 / count as f64,
         loss: share(loss),
         angle: share(angle),
     })

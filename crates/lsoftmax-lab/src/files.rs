@@ -35,8 +35,12 @@ pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     persist(file, path)
 }
 
-/// Gives a file its name, once it is on the disk, and sees to it that the name is, too.
+/// Gives a file its name, once it is on the disk, and sees to it that the name is, too. A device, a pipe
+/// or a directory keeps its own.
 pub(crate) fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::other("something else than a file has that name"));
+    }
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     File::open(directory_of(path))?.sync_all()

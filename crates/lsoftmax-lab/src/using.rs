@@ -154,6 +154,12 @@ pub struct Prediction {
 /// When the model or an image cannot be read.
 pub fn predict(run: &Path, files: &[PathBuf]) -> Result<Vec<Prediction>, UseError> {
     let Saved { model, description } = Saved::read(run)?;
+    if let Some(directory) = files.iter().find(|path| path.is_dir()) {
+        let directory = directory.display();
+        return Err(UseError::Fit(format!(
+            "{directory}: this is a directory; name the images in it"
+        )));
+    }
     let images = read_images(files, shape(&description.network.input))?;
     let norms = weight_norms(&model);
     let mut files = files.iter();

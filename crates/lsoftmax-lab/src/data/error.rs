@@ -38,6 +38,9 @@ pub enum Problem {
     /// Nothing has that name.
     #[error("there is no such file; get the set with `lsoftmax data fetch`, or check the path")]
     Missing,
+    /// Nothing has that name, and it is none of a set.
+    #[error("there is no such file or directory; check the path")]
+    NoFile,
     /// Something else than a file.
     #[error("this is not a regular file; put the file itself there")]
     NotRegular,
@@ -158,9 +161,7 @@ pub enum Problem {
     )]
     UnknownClass,
     /// A file that is no image, or of a kind that is not read here.
-    #[error(
-        "this is not a JPEG, PNG or WebP image; convert it, or move it away (hidden files are passed over)"
-    )]
+    #[error("this is not a JPEG, PNG or WebP image; convert it, or move it away")]
     NotImage,
     /// A damaged image.
     #[error("the image cannot be read ({0}); replace it or move it away")]

@@ -17,7 +17,7 @@ const SIDE_LIMIT: usize = 4096;
 /// The largest side of an image in a file.
 const FILE_SIDE_LIMIT: u32 = 1 << 15;
 /// The memory that decoding one file may take.
-const FILE_MEMORY_LIMIT: u64 = 1 << 30;
+const FILE_MEMORY_LIMIT: u64 = 1 << 29;
 
 /// Reads a folder that has a directory of JPEG, PNG or WebP images for each class, or two such folders
 /// called `train` and `test` in it.
@@ -71,7 +71,7 @@ fn has_directories(path: &Path) -> bool {
 fn visible(path: &Path) -> Result<Vec<OsString>, DataError> {
     let refuse = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotADirectory => DataError::new(path, Problem::NotDirectory),
-        std::io::ErrorKind::NotFound => DataError::new(path, Problem::Missing),
+        std::io::ErrorKind::NotFound => DataError::new(path, Problem::NoFile),
         _ => DataError::new(path, Problem::Read(error)),
     };
     let mut names = Vec::new();
@@ -152,7 +152,10 @@ fn read_image(path: &PathBuf, shape: Shape, pixels: &mut [u8]) -> Result<(), Dat
     if path.is_dir() {
         return Err(DataError::new(path, Problem::Nested));
     }
-    let file = contents::open(path)?;
+    let file = contents::open(path).map_err(|error| match error.problem {
+        Problem::Missing => DataError::new(path, Problem::NoFile),
+        _ => error,
+    })?;
     let image = decode(BufReader::new(file)).map_err(|problem| DataError::new(path, problem))?;
     let image = fit(image, shape.height as u32, shape.width as u32);
     match shape.channels {

@@ -69,7 +69,8 @@ fn row(name: &str) -> Result<&'static Row, RecipeError> {
         return Ok(row);
     }
     let distance = |known: &&str| strsim::damerau_levenshtein(&name.to_lowercase(), known);
-    let nearest = Recipe::NAMES.into_iter().min_by_key(distance).unwrap_or_default();
+    let nearest = Recipe::NAMES.into_iter().min_by_key(distance);
+    let nearest = nearest.filter(|known| 2 * distance(known) <= known.len());
     let known = Recipe::NAMES.join(", ");
     Err(RecipeError::Unknown { name: name.to_owned(), nearest, known })
 }

@@ -5,13 +5,14 @@
 pub enum RecipeError {
     /// There is no recipe of this name in the program.
     #[error(
-        "there is no recipe called \"{name}\": did you mean {nearest}? The recipes are {known}"
+        "there is no recipe called \"{name}\"{} The recipes are {known}; a file of your own must end in .toml",
+        nearest.map_or(".".to_owned(), |nearest| format!(": did you mean {nearest}?"))
     )]
     Unknown {
         /// What was asked for.
         name: String,
-        /// The most similar name that there is.
-        nearest: &'static str,
+        /// The most similar name, if one is similar.
+        nearest: Option<&'static str>,
         /// All names.
         known: String,
     },

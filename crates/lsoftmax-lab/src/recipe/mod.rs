@@ -117,7 +117,7 @@ pub enum Loss {
     /// Large-margin softmax; with a margin of 1, softmax.
     #[default]
     LSoftmax,
-    /// The hinge loss of the paper's tables, squared, which the paper does not say: Caffe has both.
+    /// The hinge loss of the paper's tables, as Caffe has it.
     Hinge,
 }
 

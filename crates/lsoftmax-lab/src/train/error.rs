@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use lsoftmax::EngineError;
+
 use crate::data::{DataError, ImagesError, LoaderError};
 use crate::evaluate::EvaluateError;
 use crate::model::ModelError;
@@ -39,6 +41,9 @@ pub enum TrainError {
     /// The network and the data do not fit.
     #[error("the recipe does not fit the data: {0}")]
     Fit(String),
+    /// The kernel path that was asked for is not to be had.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// The model refused a batch.
     #[error(transparent)]
     Model(#[from] ModelError),

@@ -31,6 +31,11 @@ impl Material {
         let set = read(&recipe.data, data, shape)?;
         let digest = set.digest();
         let Dataset { classes, class_names, train, test, name } = set.with_test(recipe.seed)?;
+        if classes < 2 {
+            return Err(TrainError::Fit(format!(
+                "{name} has one class, but a classifier needs two at least: make a directory for each"
+            )));
+        }
         if train.shape() != shape {
             return Err(TrainError::Fit(format!(
                 "the network takes images of {shape}, but those of {name} are {}",

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lsoftmax::Margin;
+use lsoftmax::{Engine, Margin};
 use serde::{Deserialize, Serialize};
 
 use super::TrainError;
@@ -107,6 +107,7 @@ pub fn start(
     options: &Options,
     observe: &mut dyn FnMut(Event<'_>),
 ) -> Result<Ended, TrainError> {
+    Engine::new(recipe.precision)?;
     let material = Material::new(&recipe, &options.data)?;
     let run = RunDirectory::create(out)?;
     let recipe = findable(recipe);
@@ -138,13 +139,17 @@ pub fn resume(
     observe: &mut dyn FnMut(Event<'_>),
 ) -> Result<Ended, TrainError> {
     let run = RunDirectory::open(out)?;
-    if run.file("summary.json").is_file() {
+    let has = |name: &str| run.file(name).is_file();
+    if ["summary.json", "model.json", "model.safetensors"].into_iter().all(has) {
         return Ok(Ended::Done(Box::new(read_json(&run.file("summary.json"))?)));
     }
     let path = run.file("recipe.toml");
     let recipe = Recipe::from_toml(&run.recipe()?, &path.display().to_string())?;
     let material = Material::new(&recipe, &options.data)?;
     let (checkpoint, mut notes) = newest(&run, None)?;
+    if checkpoint.is_none() && has("metrics.jsonl") {
+        notes.push("there is no checkpoint yet: the run begins again".into());
+    }
     let began: Environment = read_json(&run.file("environment.json"))?;
     let here = Environment::here(recipe.precision);
     if began.path != here.path {

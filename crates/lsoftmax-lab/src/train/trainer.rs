@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::store::ModuleRecord;
 use burn::tensor::{Bytes, Device, Int, Tensor, TensorData};
-use lsoftmax::{HingeLossConfig, HingeNorm};
+use lsoftmax::HingeLossConfig;
 use lsoftmax_nn::NetworkConfig;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,8 @@ pub(super) struct State {
     classes: usize,
     /// The images that it is trained on.
     data: String,
+    /// The recipe that it is trained by.
+    recipe: String,
     rate: RateState,
     /// λ does not fall below this.
     lambda_floor: f64,
@@ -77,6 +79,7 @@ impl<'a> Trainer<'a> {
             network: material.network.clone(),
             classes: material.classes,
             data: material.digest.clone(),
+            recipe: recipe.to_toml(),
             rate: RateState::default(),
             lambda_floor: 0.0,
             returns: Vec::new(),
@@ -121,10 +124,9 @@ impl<'a> Trainer<'a> {
                 self.recipe.data
             )));
         }
-        if step > self.recipe.steps {
+        if state.recipe != self.recipe.to_toml() {
             return Err(TrainError::Resume(format!(
-                "the checkpoint in {run} is of step {step}, but the recipe beside it ends at {}: put back the recipe that the run began with",
-                self.recipe.steps
+                "the recipe in {run} is not the one that the run began with: put that back, or begin again with another --out"
             )));
         }
         let other = |error: String| {
@@ -308,7 +310,7 @@ impl<'a> Trainer<'a> {
                 let report = head.forward(features.clone().inner(), labels.clone().inner(), 0.0)?;
                 let report = report.report()?;
                 let scores = self.model.head.logits(features);
-                let hinge = HingeLossConfig::new().with_norm(HingeNorm::L2).init();
+                let hinge = HingeLossConfig::new().init();
                 let loss = hinge.forward(scores, labels);
                 let seen = Seen {
                     loss: loss.clone().into_scalar::<f32>().into(),
