@@ -80,4 +80,14 @@ fn logits_are_products_of_the_features_as_they_are() {
     let sentence =
         failed(lsoftmax(&["embed", &run, "mnist", "--out", &plain, "--logits", &plain]), 2);
     assert!(sentence.contains("plain.npy"), "{sentence}");
+
+    // However it is spelt, and whatever stands there already.
+    let other = text("new/../plain.npy");
+    let sentence =
+        failed(lsoftmax(&["embed", &run, "mnist", "--out", &plain, "--logits", &other]), 2);
+    assert!(sentence.contains("plain.npy"), "{sentence}");
+    fs::create_dir(path("directory")).expect("a directory");
+    let sentence = failed(lsoftmax(&["embed", &run, "mnist", "--out", &text("directory")]), 1);
+    assert!(sentence.contains("something else than a file"), "{sentence}");
+    assert!(path("directory").is_dir());
 }

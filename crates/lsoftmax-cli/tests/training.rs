@@ -118,3 +118,51 @@ fn arguments_go_over_the_recipe_and_what_was_expected_of_it_is_not_of_them() {
     let other = kept("other", &["--steps", "3", "--batch", "8"]);
     assert!(other.contains("batch = 8") && !other.contains("[expected"), "{other}");
 }
+
+#[test]
+fn a_recipe_edited_on_the_way_is_not_gone_on_with() {
+    let (place, run) = place();
+    done(train(&[&recipe(place.path(), TINY), "--out", &text_of(&run), "--steps", "3"]));
+    fs::remove_file(run.join("summary.json")).expect("it was there");
+    let kept = fs::read_to_string(run.join("recipe.toml")).expect("a file");
+    let edited = kept.replace("margin = 2.0", "margin = 3.0");
+    assert_ne!(kept, edited);
+    fs::write(run.join("recipe.toml"), edited).expect("a file");
+    let (code, sentence) = ended(&resume(&run).output().expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["recipe", "not the one that the run began with"]);
+    // Put back, the run makes what is missing from it.
+    fs::write(run.join("recipe.toml"), kept).expect("a file");
+    fs::remove_file(run.join("model.safetensors")).expect("it was there");
+    done(resume(&run));
+    assert!(run.join("summary.json").is_file() && run.join("model.safetensors").is_file());
+}
+
+#[test]
+fn the_hinge_loss_trains_and_has_no_margin() {
+    let (place, run) = place();
+    let text = TINY.replace("margin = 2", "margin = 1\nloss = \"hinge\"");
+    let (recipe, out) = (recipe(place.path(), &text), text_of(&run));
+    let (code, sentence) =
+        ended(&train(&[&recipe, "--margin", "2", "--out", &out]).output().expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["hinge", "no margin"]);
+    done(train(&[&recipe, "--out", &out]));
+    let log = metrics(&run);
+    let last = log.iter().rfind(|metric| metric["kind"] == "validation").expect("an evaluation");
+    assert!(last["error"].as_f64().expect("a number") < 50.0, "{last}");
+}
+
+#[test]
+fn one_class_cannot_be_told_from_others() {
+    let (place, run) = place();
+    fs::create_dir_all(place.path().join("images/only")).expect("a directory");
+    let image = image::GrayImage::from_pixel(8, 8, image::Luma([7]));
+    image.save(place.path().join("images/only/a.png")).expect("a file");
+    let data = text_of(&place.path().join("images"));
+    let output = train(&["--data", &data, "--out", &text_of(&run)]).output().expect("it starts");
+    let (code, sentence) = ended(&output);
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["one class", "two"]);
+    assert!(!run.exists());
+}

@@ -373,7 +373,7 @@ fn folders_that_are_wrong_are_refused_with_the_file() {
         Problem::NoClasses
     ));
     let missing = read_folder(Path::new("no/such/folder"), SMALL).expect_err("missing");
-    assert!(matches!(missing.problem, Problem::Missing));
+    assert!(matches!(missing.problem, Problem::NoFile));
     let large = Shape { channels: 2, height: 4, width: 4 };
     assert!(matches!(
         read_folder(empty.0.path(), large).expect_err("shape").problem,
