@@ -135,8 +135,13 @@ fn the_full_recipes_are_the_papers() {
         if name != "lfw" {
             assert_eq!(recipe.steps, 18_000, "{name}");
         }
+        // A sum over a hundred classes diverges at the paper's rate; the recipe says so.
+        let rate = match name {
+            "cifar100-hinge" => 0.01,
+            _ => 0.1,
+        };
         if !["lfw", "mnist-2d"].contains(&name) {
-            assert_eq!(recipe.learning_rate, rates, "{name}");
+            assert_eq!(recipe.learning_rate, rates.clone().with_rate(rate), "{name}");
         }
         assert_eq!(recipe.loss == Loss::Hinge, name.ends_with("-hinge"));
     }
@@ -193,7 +198,8 @@ fn a_quick_recipe_is_the_full_one_scaled_with_smaller_batches_and_rates() {
             assert!((found - scaled).abs() <= 1e-9 * scaled, "{name}: {found}, not {scaled}");
         }
         if quick.data != "mnist" {
-            full.learning_rate = full.learning_rate.with_rate(0.1 * 64.0 / 256.0);
+            let rate = if name == "cifar100-hinge" { 0.01 } else { 0.1 };
+            full.learning_rate = full.learning_rate.with_rate(rate * 64.0 / 256.0);
         }
         full.name.clone_from(&quick.name);
         full.source.clone_from(&quick.source);
