@@ -280,6 +280,7 @@ fn after(before: &str, arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_lsoftmax");
     let mut shell = Command::new("sh");
     shell.args(["-c", &script, program, "train"]).args(arguments).stdin(Stdio::null());
+    shell.env_remove("LSOFTMAX_KERNEL");
     shell.output().expect("the shell starts")
 }
 
@@ -319,6 +320,7 @@ fn a_full_disk_ends_the_run_and_harms_nothing() {
     let program = env!("CARGO_BIN_EXE_lsoftmax");
     let mut shell = Command::new("unshare");
     shell.args(["-m", "sh", "-c", script, program, &text_of(place.path())]);
+    shell.env_remove("LSOFTMAX_KERNEL");
     match shell.output() {
         Ok(output) if output.status.success() => {}
         Ok(output) if output.status.code().is_some_and(|code| (95..99).contains(&code)) => {
