@@ -5,31 +5,8 @@ mod program;
 use std::fs;
 use std::path::Path;
 
-use program::run::{done, train};
+use program::run::{TINY, done, recipe, train};
 use program::{failed, lsoftmax, printed};
-
-/// Few steps are enough: any weights will do.
-const RECIPE: &str = r#"
-name = "tiny"
-source = "a test"
-data = "mnist"
-validation = 0
-margin = 2
-batch = 16
-steps = 5
-seed = 3
-precision = "f32"
-evaluate_every = 5
-log_every = 5
-checkpoint_every = 5
-lambda = { schedule = "constant", value = 100 }
-learning_rate = { schedule = "steps", rate = 0.05, factor = 0.1, at = [] }
-
-[network]
-input = [1, 28, 28]
-stages = [{ filters = 4, units = 1 }, { filters = 4, units = 1 }]
-features = { size = 8 }
-"#;
 
 fn array(path: &Path) -> (Vec<u64>, Vec<f32>) {
     let bytes = fs::read(path).expect("a file");
@@ -54,10 +31,11 @@ fn logits_are_products_of_the_features_as_they_are() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name);
     let text = |name: &str| path(name).to_str().expect("a plain path").to_owned();
-    fs::write(path("tiny.toml"), RECIPE).expect("a recipe");
     let (run, plain, unit, logits) =
         (text("run"), text("plain.npy"), text("unit.npy"), text("new/logits.npy"));
-    done(train(&[&text("tiny.toml"), "--out", &run]));
+    // Few steps are enough: any weights will do.
+    let recipe = recipe(directory.path(), TINY);
+    done(train(&[&recipe, "--steps", "5", "--precision", "f32", "--out", &run]));
     printed(lsoftmax(&["embed", &run, "mnist", "--out", &plain]));
     let embed = ["embed", &run, "mnist", "--out", &unit, "--normalise", "--logits", &logits];
     let said = printed(lsoftmax(&embed));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lsoftmax_lab::data::DataDir;
 use lsoftmax_lab::recipe::Recipe;
-use lsoftmax_lab::run::{Metric, Metrics, TensorBoard};
+use lsoftmax_lab::run::{Metric, TensorBoard};
 use lsoftmax_lab::train::{self, Ended, Event as Happening, Options};
 
 /// What an event says.
@@ -159,36 +159,22 @@ fn shown(files: &[Vec<Event>]) -> Curves {
     curves
 }
 
+/// The numbers of the log's lines, as JSON has them.
 fn curves(log: &Path) -> Curves {
     let mut curves = Curves::new();
-    let mut add = |tag: &str, step: u64, value: f64| {
-        curves.entry(tag.into()).or_default().insert(step, value as f32);
-    };
-    for metric in Metrics::read(log).unwrap() {
-        match metric {
-            Metric::Training {
-                step,
-                loss,
-                accuracy,
-                angle,
-                feature_norm,
-                lambda,
-                learning_rate,
-                images_per_second,
-            } => {
-                add("loss", step, loss);
-                add("accuracy", step, accuracy);
-                add("angle", step, angle);
-                add("feature_norm", step, feature_norm);
-                add("lambda", step, lambda);
-                add("learning_rate", step, learning_rate);
-                add("images_per_second", step, images_per_second);
+    for line in fs::read_to_string(log).unwrap().lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let prefix = match line["kind"].as_str().unwrap() {
+            "training" => "",
+            "validation" => "validation/",
+            _ => continue,
+        };
+        let step = line["step"].as_u64().unwrap();
+        for (name, value) in line.as_object().unwrap() {
+            if let Some(value) = value.as_f64().filter(|_| name != "step") {
+                let curve = curves.entry(format!("{prefix}{name}")).or_default();
+                curve.insert(step, value as f32);
             }
-            Metric::Validation { step, loss, error } => {
-                add("validation/loss", step, loss);
-                add("validation/error", step, error);
-            }
-            Metric::Rollback { .. } => {}
         }
     }
     curves

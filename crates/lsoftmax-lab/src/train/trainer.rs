@@ -35,8 +35,6 @@ pub(super) struct State {
     /// The recipe that it is trained by.
     recipe: String,
     rate: RateState,
-    /// λ does not fall below this.
-    lambda_floor: f64,
     /// Returns to earlier checkpoints, as the log has them.
     returns: Vec<Metric>,
     /// Bytes of the log.
@@ -81,7 +79,6 @@ impl<'a> Trainer<'a> {
             data: material.digest.clone(),
             recipe: recipe.to_toml(),
             rate: RateState::default(),
-            lambda_floor: 0.0,
             returns: Vec::new(),
             log: 0,
             window: Window::default(),
@@ -255,8 +252,13 @@ impl<'a> Trainer<'a> {
         Rate::new(&self.recipe.learning_rate, self.state.rate)
     }
 
+    /// λ of the next step, which does not fall below what the last return set.
     fn lambda(&self) -> f64 {
-        self.recipe.lambda.at(self.step).max(self.state.lambda_floor)
+        let floor = match self.state.returns.last() {
+            Some(Metric::Rollback { lambda_floor, .. }) => *lambda_floor,
+            _ => 0.0,
+        };
+        self.recipe.lambda.at(self.step).max(floor)
     }
 
     fn take_step(
@@ -369,7 +371,6 @@ impl<'a> Trainer<'a> {
                 self.state.window = Window::default();
             }
         }
-        self.state.lambda_floor = (4.0 * lambda).max(1.0);
         // The log was cut back, and with it what it had of the returns since.
         for earlier in &returns[self.state.returns.len()..] {
             self.metrics.add(earlier)?;
@@ -377,7 +378,7 @@ impl<'a> Trainer<'a> {
         returns.push(Metric::Rollback {
             step: from,
             to: self.step,
-            lambda_floor: self.state.lambda_floor,
+            lambda_floor: (4.0 * lambda).max(1.0),
             reason: reason.to_string(),
         });
         self.log(&returns[returns.len() - 1], observe)?;
