@@ -4,7 +4,7 @@ mod program;
 
 use std::process::Stdio;
 
-use program::{Batch, command, failed, json, lsoftmax, printed};
+use program::{Batch, command, failed, json, lsoftmax, printed, refused};
 
 #[test]
 fn the_recipes_are_listed_with_their_sources() {
@@ -26,6 +26,47 @@ fn help_and_version_are_complete() {
         printed(lsoftmax(&["--version"])),
         format!("lsoftmax {}\n", env!("CARGO_PKG_VERSION"))
     );
+}
+
+#[test]
+fn a_usage_error_names_the_help_of_its_own_command() {
+    let commands: [&[&str]; 14] = [
+        &["loss"],
+        &["train"],
+        &["eval"],
+        &["predict"],
+        &["embed"],
+        &["export"],
+        &["completions"],
+        &["bench"],
+        &["bench", "head"],
+        &["bench", "train"],
+        &["data"],
+        &["data", "list"],
+        &["data", "fetch"],
+        &["data", "check"],
+    ];
+    for command in commands.into_iter().chain([&[][..]]) {
+        let sentence = refused(lsoftmax(&[command, &["--no-such-option"]].concat()));
+        let help = [&["`lsoftmax"], command, &["--help`"]].concat().join(" ");
+        assert!(sentence.ends_with(&format!("; try {help}")), "{sentence}");
+        printed(lsoftmax(&[command, &["--help"]].concat()));
+    }
+}
+
+/// The list of commands in the help, so that the test above has all of them.
+#[test]
+fn the_help_lists_the_commands() {
+    let listed = |command: &[&str]| -> Vec<String> {
+        let help = printed(lsoftmax(&[command, &["--help"]].concat()));
+        let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let lines = lines.take_while(|line| !line.is_empty());
+        lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+    };
+    let all = ["loss", "train", "eval", "predict", "embed", "export"];
+    assert_eq!(listed(&[]), [&all[..], &["completions", "bench", "data", "help"]].concat());
+    assert_eq!(listed(&["bench"]), ["head", "train", "help"]);
+    assert_eq!(listed(&["data"]), ["list", "fetch", "check", "help"]);
 }
 
 const SMALL: [&str; 8] = ["bench", "head", "--samples", "8", "--features", "16", "--classes", "40"];

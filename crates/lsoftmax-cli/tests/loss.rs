@@ -4,7 +4,8 @@ mod program;
 
 use std::path::{Path, PathBuf};
 
-use program::{Batch, LABELS, Layout, PLAIN, failed, json, lsoftmax_in, npy, printed, refused};
+use program::arrays::{Array, LABELS, Layout, PLAIN, file, npy, read_npy};
+use program::{Batch, failed, json, lsoftmax_in, printed, refused};
 use serde_json::Value;
 
 fn cases() -> Vec<Value> {
@@ -23,12 +24,9 @@ fn matrix(value: &Value) -> Vec<Vec<f64>> {
     value.as_array().expect("a matrix").iter().map(vector).collect()
 }
 
-/// The numbers of a gradient in f32, row by row, and its shape.
-fn gradient(path: &Path) -> (Vec<f64>, Vec<u64>) {
-    let bytes = std::fs::read(path).expect("a gradient");
-    let array = npyz::NpyFile::new(bytes.as_slice()).expect("an array");
-    let shape = array.shape().to_vec();
-    let values: Vec<f32> = array.into_vec().expect("f32");
+/// The values of a gradient, row by row, and its shape.
+fn gradient(path: &Path) -> (Vec<f64>, Vec<usize>) {
+    let Array { shape, values } = read_npy(path);
     (values.into_iter().map(f64::from).collect(), shape)
 }
 
@@ -82,14 +80,14 @@ fn loss_and_gradients_are_those_of_the_reference_in_every_layout() {
         for (file, expected) in [("features", "grad_features"), ("weights", "grad_weights")] {
             let expected = matrix(&case[expected]);
             let (found, shape) = gradient(&grad.join(format!("{file}.npy")));
-            assert_eq!(shape, [expected.len() as u64, expected[0].len() as u64]);
+            assert_eq!(shape, [expected.len(), expected[0].len()]);
             assert_close(&format!("{name}, {file}"), &found, &expected.concat());
         }
         assert_eq!(grad.join("bias.npy").exists(), !case["bias"].is_null());
         if !case["bias"].is_null() {
             let (found, shape) = gradient(&grad.join("bias.npy"));
             let expected = vector(&case["grad_bias"]);
-            assert_eq!(shape, [expected.len() as u64]);
+            assert_eq!(shape, [expected.len()]);
             assert_close(&format!("{name}, bias"), &found, &expected);
         }
     }
@@ -145,7 +143,7 @@ fn half_floats_are_read() {
     // 1, 2, −1, 0.5, 0.25 and −3 in float16.
     let bits = [0x3c00u16, 0x4000, 0xbc00, 0x3800, 0x3400, 0xc200];
     let data: Vec<u8> = bits.iter().flat_map(|bits| bits.to_le_bytes()).collect();
-    batch.write("x.npy", &program::file("'<f2'", false, "(3, 2)", &data));
+    batch.write("x.npy", &file("'<f2'", false, "(3, 2)", &data));
     assert_eq!(json(batch.loss(&["--json"])), expected);
 }
 

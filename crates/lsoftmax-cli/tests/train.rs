@@ -1,5 +1,5 @@
 //! `lsoftmax train` when things go wrong: whatever stops a run, the resumed one ends with the same
-//! bits, and what cannot go on says why in a sentence.
+//! bits, and one that cannot be resumed says why in a sentence.
 
 #![cfg(unix)]
 
@@ -12,10 +12,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use program::run::{
-    Listener, Reference, TINY, assert_says, checkpoints, done, ended, is_writing, place, recipe,
-    result, resume, text_of, train,
+    Listener, Reference, TINY, checkpoints, done, ended, is_writing, place, recipe, result, resume,
+    text_of, train,
 };
-use program::{failed, refused};
+use program::{assert_says, failed, refused};
 use tempfile::TempDir;
 
 /// A run as a kill after its last checkpoint leaves it, and its checkpoints.
@@ -127,7 +127,7 @@ fn what_a_kill_left_half_written_is_removed() {
 }
 
 #[test]
-fn ctrl_c_and_a_request_to_end_stop_a_run_that_can_go_on() {
+fn ctrl_c_and_a_request_to_end_stop_a_run_that_can_be_resumed() {
     for signal in ["-INT", "-TERM"] {
         let (place, run) = place();
         let mut child = train(&[&recipe(place.path(), TINY), "--out", &text_of(&run)])
@@ -190,7 +190,7 @@ fn checkpoints_that_are_all_damaged_are_a_sentence() {
     let (_place, run, checkpoints) = unfinished();
     checkpoints.iter().for_each(|path| fs::write(path, "").expect("a file"));
     let sentence = refused(resume(&run).output().expect("it starts"));
-    assert_says(&sentence, &["no checkpoint of", &text_of(&checkpoints[0]), "begin again"]);
+    assert_says(&sentence, &["no checkpoint of", &text_of(&checkpoints[0]), "start again"]);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_checkpoint_of_another_version_or_network_is_a_sentence() {
         assert!(text.contains(from), "{text}");
         fs::write(&kept, text.replace(from, to)).expect("a file");
         let sentence = refused(resume(&run).output().expect("it starts"));
-        assert_says(&sentence, &["another network", "put back the recipe"]);
+        assert_says(&sentence, &["another network", "restore the recipe"]);
     }
     assert_eq!(fs::read(run.join("metrics.jsonl")).expect("a file"), log, "the log is cut");
     fs::write(&kept, text).expect("a file");
@@ -237,8 +237,8 @@ fn one_directory_has_one_run_and_one_program() {
     let second = resume(&run).output();
     let third = train(&[&recipe, "--out", &out]).output();
     assert!(signal("-CONT").success());
-    assert_says(&refused(second.expect("it starts")), &["another program is using", &out]);
-    assert_says(&refused(third.expect("it starts")), &["another program is using", &out]);
+    assert_says(refused(second.expect("it starts")), &["another program is using", &out]);
+    assert_says(refused(third.expect("it starts")), &["another program is using", &out]);
     listener.rest();
     assert!(first.wait().expect("a status").success());
     assert_as_undisturbed(&run);

@@ -5,7 +5,8 @@ mod program;
 use std::fs;
 use std::path::Path;
 
-use lsoftmax_lab::data::{DataDir, Images, Set};
+use lsoftmax_data::{DataDir, Images, Set};
+use program::arrays::{read_npy, read_safetensors};
 use program::run::{TINY, checkpoints, done, recipe, resume, text_of, train};
 use program::{json, lsoftmax, lsoftmax_in, printed, refused};
 use serde_json::Value;
@@ -20,15 +21,6 @@ fn digits() -> Images {
 fn write_png(images: &Images, index: usize, path: &Path) {
     let image = image::GrayImage::from_raw(28, 28, images.image(index).to_vec()).expect("28 x 28");
     image.save(path).expect("a file");
-}
-
-/// The rows of an array in a file.
-fn rows(path: &Path) -> Vec<Vec<f32>> {
-    let bytes = fs::read(path).expect("a file");
-    let array = npyz::NpyFile::new(bytes.as_slice()).expect("an array");
-    let &[_, columns] = array.shape() else { panic!("two dimensions") };
-    let values: Vec<f32> = array.into_vec().expect("f32");
-    values.chunks_exact(columns as usize).map(<[f32]>::to_vec).collect()
 }
 
 fn length(row: &[f32]) -> f32 {
@@ -74,10 +66,10 @@ fn a_run_is_trained_killed_resumed_evaluated_asked_embedded_and_exported() {
     let out = place.path().join("features.npy");
     let embed = ["embed", &run_text, "mnist", "--out", &text_of(&out), "--json"];
     assert_eq!(json(lsoftmax(&embed))["features"], 8);
-    let plain = rows(&out);
-    assert_eq!((plain.len(), plain[0].len()), (10_000, 8));
+    let plain = read_npy(&out);
+    assert_eq!(plain.shape, [10_000, 8]);
     printed(lsoftmax(&[embed.as_slice(), &["--normalise"]].concat()));
-    for (row, plain) in rows(&out).iter().zip(&plain) {
+    for (row, plain) in read_npy(&out).rows().zip(plain.rows()) {
         assert!((length(row) - 1.0).abs() < 1e-5, "{row:?}");
         let scaled = plain.iter().map(|value| value / length(plain));
         assert!(row.iter().zip(scaled).all(|(found, expected)| (found - expected).abs() < 1e-5));
@@ -86,13 +78,17 @@ fn a_run_is_trained_killed_resumed_evaluated_asked_embedded_and_exported() {
     let out = place.path().join("model.safetensors");
     printed(lsoftmax(&["export", &run_text, "--out", &text_of(&out)]));
     let bytes = fs::read(&out).expect("a file");
-    let (size, rest) = bytes.split_at(8);
-    let size = u64::from_le_bytes(size.try_into().expect("eight bytes")) as usize;
-    let header: Value = serde_json::from_slice(&rest[..size]).expect("JSON");
-    let shape = |name: &str| header[name]["shape"].to_string();
-    let names = ["units.0.weight", "units.1.weight", "units.2.weight", "units.2.slope"];
-    assert_eq!(names.map(shape), ["[8,1,3,3]", "[8,8,3,3]", "[8,8,7,7]", "[8]"]);
-    assert_eq!(shape("head.weight"), "[10,8]");
+    let tensors = read_safetensors(&out);
+    let shapes: [(&str, &[usize]); 5] = [
+        ("units.0.weight", &[8, 1, 3, 3]),
+        ("units.1.weight", &[8, 8, 3, 3]),
+        ("units.2.weight", &[8, 8, 7, 7]),
+        ("units.2.slope", &[8]),
+        ("head.weight", &[10, 8]),
+    ];
+    for (name, shape) in shapes {
+        assert_eq!(tensors[name].shape, shape, "{name}");
+    }
     assert_eq!(bytes, fs::read(run.join("model.safetensors")).expect("a file"));
 }
 

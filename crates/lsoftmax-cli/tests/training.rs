@@ -4,10 +4,8 @@ mod program;
 
 use std::fs;
 
-use program::run::{
-    TINY, assert_says, done, ended, metrics, place, recipe, resume, text_of, train,
-};
-use program::{failed, lsoftmax};
+use program::run::{TINY, done, ended, metrics, place, recipe, resume, text_of, train};
+use program::{assert_says, failed, lsoftmax, refused};
 
 #[test]
 fn divergence_names_the_learning_rate_and_lambda() {
@@ -33,7 +31,7 @@ fn rollback_tries_larger_lambdas_and_then_gives_up() {
     let output = train(&[&recipe, "--on-divergence", "rollback", "--out", &out]).output();
     let (code, sentence) = ended(&output.expect("it starts"));
     assert_eq!(code, Some(2));
-    assert_says(&sentence, &["5 returns", "λ", "learning rate (it is 50000000)"]);
+    assert_says(&sentence, &["5 rollbacks", "λ", "learning rate (it is 50000000)"]);
     assert!(!sentence.contains("--on-divergence"), "that was tried: {sentence}");
     let log = metrics(&run);
     let rollbacks: Vec<_> = log.iter().filter(|metric| metric["kind"] == "rollback").collect();
@@ -76,7 +74,7 @@ fn what_to_do_about_divergence_is_kept_with_the_run() {
 }
 
 #[test]
-fn a_run_whose_images_have_changed_is_not_gone_on_with() {
+fn a_run_whose_images_have_changed_is_not_resumed() {
     let (place, run) = place();
     let (images, out) = (place.path().join("images"), text_of(&run));
     for (class, grey) in [("dark", 10), ("light", 200)] {
@@ -120,7 +118,7 @@ fn arguments_go_over_the_recipe_and_what_was_expected_of_it_is_not_of_them() {
 }
 
 #[test]
-fn a_recipe_edited_on_the_way_is_not_gone_on_with() {
+fn a_recipe_edited_on_the_way_is_not_resumed() {
     let (place, run) = place();
     done(train(&[&recipe(place.path(), TINY), "--out", &text_of(&run), "--steps", "3"]));
     fs::remove_file(run.join("summary.json")).expect("it was there");
@@ -130,7 +128,7 @@ fn a_recipe_edited_on_the_way_is_not_gone_on_with() {
     fs::write(run.join("recipe.toml"), edited).expect("a file");
     let (code, sentence) = ended(&resume(&run).output().expect("it starts"));
     assert_eq!(code, Some(2));
-    assert_says(&sentence, &["recipe", "not the one that the run began with"]);
+    assert_says(&sentence, &["recipe", "not the one that the run started with"]);
     // Put back, the run makes what is missing from it.
     fs::write(run.join("recipe.toml"), kept).expect("a file");
     fs::remove_file(run.join("model.safetensors")).expect("it was there");
@@ -165,4 +163,49 @@ fn one_class_cannot_be_told_from_others() {
     assert_eq!(code, Some(2));
     assert_says(&sentence, &["one class", "two"]);
     assert!(!run.exists());
+}
+
+#[test]
+fn a_resumed_run_keeps_its_recipe() {
+    let changes: [&[&str]; 12] = [
+        &["mnist"],
+        &["--data", "mnist"],
+        &["--quick"],
+        &["--margin", "2"],
+        &["--seed", "1"],
+        &["--steps", "1"],
+        &["--steps", "1", "--keep-schedules"],
+        &["--batch", "1"],
+        &["--validation", "1"],
+        &["--learning-rate", "1"],
+        &["--precision", "f32"],
+        &["--out", "other"],
+    ];
+    for change in changes {
+        for words in [[&["--resume", "run"], change], [change, &["--resume", "run"]]] {
+            let sentence = refused(train(&words.concat()).output().expect("it starts"));
+            let given = change[0];
+            let name = if given == "mnist" { "[RECIPE]" } else { given };
+            assert_says(&sentence, &["--resume", "cannot be used with", name, "train --help"]);
+            // Only what was given is named.
+            let others = ["--data", "--quick", "--margin", "--seed", "--batch", "--out"];
+            let others = others.into_iter().filter(|other| *other != given);
+            assert!(others.into_iter().all(|other| !sentence.contains(other)), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn the_result_of_the_paper_is_shown_beside_that_of_the_run() {
+    let (place, run) = place();
+    let text = format!("{TINY}\n[expected]\n2 = {{ test_error = 0.31, tolerance = 0.12 }}\n");
+    let (recipe, out) = (recipe(place.path(), &text), text_of(&run));
+    let line = "\nthe paper: 0.31 % wrong (a run within 0.12 of it counts as reproduced)\n";
+    let printed = |output: std::process::Output| String::from_utf8(output.stdout).expect("text");
+    assert_says(printed(done(train(&[&recipe, "--out", &out]))), &["\ntest: ", line]);
+    assert_says(printed(done(resume(&run))), &["\ntest: ", line]);
+    // The paper has no result for this margin.
+    let other = text_of(&place.path().join("other"));
+    let output = done(train(&[&recipe, "--margin", "3", "--out", &other]));
+    assert!(!printed(output).contains("the paper"));
 }

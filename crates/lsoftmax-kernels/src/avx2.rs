@@ -1,12 +1,15 @@
-//! AVX2 with FMA: f32 words, tiles of 6 rows by 16 columns in twelve of the sixteen registers.
+//! AVX2 with FMA: f32 words, register blocks of 6 rows by 16 columns.
+//!
+//! Twelve of the sixteen registers hold sums, two hold a row of the right operand, and one the
+//! broadcast word of the left operand.
 
 use std::arch::x86_64::*;
 
-use crate::f32_words::F32Vectors;
-use crate::kernel::{TileArgs, Vectors};
+use crate::f32_kernel::F32MicroKernel;
+use crate::kernel::{MicroKernelArgs, Simd};
 
-const ROWS: usize = 6;
-const COLS: usize = 16;
+const MR: usize = 6;
+const NR: usize = 16;
 
 /// AVX2 and FMA.
 #[derive(Clone, Copy)]
@@ -33,10 +36,10 @@ unsafe fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-impl Vectors for Avx2 {
+impl Simd for Avx2 {
     #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: `self` is only made where the CPU has these.
+        // SAFETY: `self` exists only where the CPU supports AVX2 and FMA.
         unsafe { with_avx2(f) }
     }
 
@@ -46,16 +49,16 @@ impl Vectors for Avx2 {
     }
 }
 
-impl F32Vectors for Avx2 {
-    const ROWS: usize = ROWS;
-    const COLS: usize = COLS;
+impl F32MicroKernel for Avx2 {
+    const MR: usize = MR;
+    const NR: usize = NR;
 
-    unsafe fn tile(self, args: TileArgs<'_, f32>) {
+    unsafe fn micro_kernel(self, args: MicroKernelArgs<'_, f32>) {
         macro_rules! rows {
             ($n:literal) => {
-                // SAFETY: `self` is only made where the CPU has these; the caller's contract is
-                // passed on.
-                unsafe { tile::<$n>(args) }
+                // SAFETY: `self` exists only where the CPU supports AVX2 and FMA, and the caller
+                // upholds the contract.
+                unsafe { micro_kernel::<$n>(args) }
             };
         }
         match args.rows {
@@ -69,34 +72,37 @@ impl F32Vectors for Avx2 {
     }
 }
 
+/// A register block of `R` rows.
+///
 /// # Safety
-/// The contract of [`F32Vectors::tile`] with `args.rows == R`, on a CPU with AVX2 and FMA.
+/// The contract of [`F32MicroKernel::micro_kernel`] with `args.rows == R`, on a CPU with AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn tile<const R: usize>(args: TileArgs<'_, f32>) {
+unsafe fn micro_kernel<const R: usize>(args: MicroKernelArgs<'_, f32>) {
     let mut sum = [[_mm256_setzero_ps(); 2]; R];
     for segment in args.segments {
         let mut left = args.left.wrapping_add(segment.left);
         let mut right = args.right.wrapping_add(segment.right);
         for _ in 0..args.depth {
-            // SAFETY: the caller vouches for COLS words of right at every depth and for every
-            // (row, depth) of left; the pointers wrap since they end one step past the last word.
+            // SAFETY: the caller guarantees NR readable words of right at every depth, and every
+            // (row, depth) of left. The pointers use wrapping arithmetic because they end one
+            // stride past the last word that is read.
             unsafe {
                 let first = _mm256_loadu_ps(right);
                 let second = _mm256_loadu_ps(right.wrapping_add(8));
                 for (r, sum) in sum.iter_mut().enumerate() {
-                    let word = _mm256_set1_ps(*left.wrapping_add(r * args.row_step));
+                    let word = _mm256_set1_ps(*left.wrapping_add(r * args.row_stride));
                     sum[0] = _mm256_fmadd_ps(word, first, sum[0]);
                     sum[1] = _mm256_fmadd_ps(word, second, sum[1]);
                 }
             }
-            left = left.wrapping_add(args.depth_step);
-            right = right.wrapping_add(args.right_step);
+            left = left.wrapping_add(args.depth_stride);
+            right = right.wrapping_add(args.right_stride);
         }
     }
     for (r, sum) in sum.iter().enumerate() {
-        // SAFETY: `out` has R writable rows of COLS floats, `out_step` apart.
+        // SAFETY: `out` has R writable rows of NR floats, `out_stride` apart.
         unsafe {
-            let out = args.out.add(r * args.out_step);
+            let out = args.out.add(r * args.out_stride);
             let (mut first, mut second) = (sum[0], sum[1]);
             if args.add {
                 first = _mm256_add_ps(_mm256_loadu_ps(out), first);

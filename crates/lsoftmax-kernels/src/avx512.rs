@@ -1,15 +1,15 @@
-//! AVX-512: tiles of 14 rows by 32 columns.
+//! AVX-512: register blocks of 14 rows by 32 columns.
 //!
 //! 28 of the 32 registers hold sums, two hold a row of the right operand, and one the broadcast word
-//! of the left.
+//! of the left operand.
 
 use std::arch::x86_64::*;
 
-use crate::f32_words::F32Vectors;
-use crate::kernel::{TileArgs, Vectors, Word};
+use crate::f32_kernel::F32MicroKernel;
+use crate::kernel::{MicroKernelArgs, OperandWord, Simd};
 
-pub(crate) const ROWS: usize = 14;
-pub(crate) const COLS: usize = 32;
+pub(crate) const MR: usize = 14;
+pub(crate) const NR: usize = 32;
 
 /// AVX-512 F, BW, DQ and VL, AVX2 and FMA.
 #[derive(Clone, Copy)]
@@ -41,10 +41,10 @@ unsafe fn with_avx512<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-impl Vectors for Avx512 {
+impl Simd for Avx512 {
     #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: `self` is only made where the CPU has these.
+        // SAFETY: `self` exists only where the CPU supports these instructions.
         unsafe { with_avx512(f) }
     }
 
@@ -54,40 +54,41 @@ impl Vectors for Avx512 {
     }
 }
 
-impl F32Vectors for Avx512 {
-    const ROWS: usize = ROWS;
-    const COLS: usize = COLS;
+impl F32MicroKernel for Avx512 {
+    const MR: usize = MR;
+    const NR: usize = NR;
 
-    unsafe fn tile(self, args: TileArgs<'_, f32>) {
-        // SAFETY: `self` is only made where the CPU has these; the caller's contract is passed on.
-        unsafe { f32_tile::any(args) }
+    unsafe fn micro_kernel(self, args: MicroKernelArgs<'_, f32>) {
+        // SAFETY: `self` exists only where the CPU supports AVX-512, and the caller upholds the
+        // contract.
+        unsafe { f32_micro_kernel::any(args) }
     }
 
     fn pack_transposed(self, rows: &[f32], depth: usize, out: &mut [f32]) {
-        // SAFETY: `self` is only made where the CPU has these.
+        // SAFETY: `self` exists only where the CPU supports AVX-512.
         unsafe { pack_transposed(rows, depth, out) };
     }
 }
 
 /// Packs the transpose of rows of `depth` words as a right operand.
 #[target_feature(enable = "avx512f")]
-pub(crate) fn pack_transposed<W: Word>(rows: &[W], depth: usize, out: &mut [W]) {
-    let panels = rows.chunks(COLS * depth).zip(out.chunks_exact_mut(COLS * depth));
+pub(crate) fn pack_transposed<W: OperandWord>(rows: &[W], depth: usize, out: &mut [W]) {
+    let panels = rows.chunks(NR * depth).zip(out.chunks_exact_mut(NR * depth));
     for (rows, out) in panels {
         let width = rows.len() / depth;
         let (whole_width, whole_depth) = (width / 16 * 16, depth / 16 * 16);
         for c in (0..whole_width).step_by(16) {
             for d in (0..whole_depth).step_by(16) {
-                let (from, to) = (&rows[c * depth + d..], &mut out[d * COLS + c..]);
-                assert!(from.len() >= 15 * depth + 16 && to.len() >= 15 * COLS + 16);
-                // SAFETY: a word has 32 bits, and sixteen rows of sixteen of them are in both.
-                unsafe { transpose(from.as_ptr().cast(), depth, to.as_mut_ptr().cast(), COLS) };
+                let (from, to) = (&rows[c * depth + d..], &mut out[d * NR + c..]);
+                assert!(from.len() >= 15 * depth + 16 && to.len() >= 15 * NR + 16);
+                // SAFETY: a word has 32 bits, and both slices contain sixteen rows of sixteen words.
+                unsafe { transpose(from.as_ptr().cast(), depth, to.as_mut_ptr().cast(), NR) };
             }
         }
-        for c in 0..COLS {
+        for c in 0..NR {
             let from = if c < whole_width { whole_depth } else { 0 };
             for d in from..depth {
-                out[d * COLS + c] = if c < width { rows[c * depth + d] } else { W::default() };
+                out[d * NR + c] = if c < width { rows[c * depth + d] } else { W::default() };
             }
         }
     }
@@ -96,14 +97,14 @@ pub(crate) fn pack_transposed<W: Word>(rows: &[W], depth: usize, out: &mut [W]) 
 /// Transposes sixteen rows of sixteen 32-bit words.
 ///
 /// # Safety
-/// The rows, `from_step` and `to_step` words apart, are readable and writable, on a CPU with
+/// The rows, `from_stride` and `to_stride` words apart, are readable and writable, on a CPU with
 /// AVX-512 F.
 #[target_feature(enable = "avx512f")]
-unsafe fn transpose(from: *const i32, from_step: usize, to: *mut i32, to_step: usize) {
-    // SAFETY: by the caller's promise.
+unsafe fn transpose(from: *const i32, from_stride: usize, to: *mut i32, to_stride: usize) {
+    // SAFETY: the caller guarantees that the rows are readable.
     let mut rows: [__m512i; 16] =
-        std::array::from_fn(|r| unsafe { _mm512_loadu_si512(from.add(r * from_step).cast()) });
-    // Words, then pairs of words, change places within groups of four; then the groups do.
+        std::array::from_fn(|r| unsafe { _mm512_loadu_si512(from.add(r * from_stride).cast()) });
+    // Transposes words, then pairs of words, within groups of four, and then the groups.
     for r in (0..16).step_by(2) {
         let (a, b) = (rows[r], rows[r + 1]);
         rows[r] = _mm512_unpacklo_epi32(a, b);
@@ -128,24 +129,25 @@ unsafe fn transpose(from: *const i32, from_step: usize, to: *mut i32, to_step: u
         rows[r + 12] = _mm512_shuffle_i32x4::<0xdd>(ab_high, cd_high);
     }
     for (r, row) in rows.into_iter().enumerate() {
-        // SAFETY: by the caller's promise.
-        unsafe { _mm512_storeu_si512(to.add(r * to_step).cast(), row) };
+        // SAFETY: the caller guarantees that the rows are writable.
+        unsafe { _mm512_storeu_si512(to.add(r * to_stride).cast(), row) };
     }
 }
 
-/// The tile loop, once for each kind of word.
-macro_rules! tiles {
+/// Defines a module with the micro-kernel for one type of word.
+macro_rules! micro_kernels {
     ($name:ident, $word:ty, $features:literal, $load:expr, $broadcast:expr, $step:expr) => {
         mod $name {
             use super::*;
 
             /// # Safety
-            /// The contract of [`Kernel::tile`](crate::kernel::Kernel::tile), on a CPU with the features named.
-            pub(super) unsafe fn any(args: TileArgs<'_, $word>) {
+            /// The contract of [`Kernel::micro_kernel`](crate::kernel::Kernel::micro_kernel), on
+            /// a CPU with the given features.
+            pub(super) unsafe fn any(args: MicroKernelArgs<'_, $word>) {
                 macro_rules! rows {
                     ($n:literal) => {
-                        // SAFETY: the caller's contract; the row count is the one matched.
-                        unsafe { tile::<$n>(args) }
+                        // SAFETY: the caller's contract, with the row count matched below.
+                        unsafe { micro_kernel::<$n>(args) }
                     };
                 }
                 match args.rows {
@@ -167,34 +169,35 @@ macro_rules! tiles {
             }
 
             /// # Safety
-            /// The contract of [`Kernel::tile`](crate::kernel::Kernel::tile) with `args.rows == R`, on a CPU with the features.
+            /// The contract of [`Kernel::micro_kernel`](crate::kernel::Kernel::micro_kernel) with
+            /// `args.rows == R`, on a CPU with the given features.
             #[target_feature(enable = $features)]
-            unsafe fn tile<const R: usize>(args: TileArgs<'_, $word>) {
+            unsafe fn micro_kernel<const R: usize>(args: MicroKernelArgs<'_, $word>) {
                 let mut sum = [[_mm512_setzero_ps(); 2]; R];
                 for segment in args.segments {
                     let mut left = args.left.wrapping_add(segment.left);
                     let mut right = args.right.wrapping_add(segment.right);
                     for _ in 0..args.depth {
-                        // SAFETY: the caller vouches for COLS words of right at every depth and for
-                        // every (row, depth) of left. The pointers move by wrapping arithmetic,
-                        // since they end one step past the last word that is read.
+                        // SAFETY: the caller guarantees NR readable words of right at every depth,
+                        // and every (row, depth) of left. The pointers use wrapping arithmetic
+                        // because they end one stride past the last word that is read.
                         unsafe {
                             let first = $load(right);
                             let second = $load(right.wrapping_add(16));
                             for (r, sum) in sum.iter_mut().enumerate() {
-                                let word = $broadcast(left.wrapping_add(r * args.row_step));
+                                let word = $broadcast(left.wrapping_add(r * args.row_stride));
                                 sum[0] = $step(sum[0], word, first);
                                 sum[1] = $step(sum[1], word, second);
                             }
                         }
-                        left = left.wrapping_add(args.depth_step);
-                        right = right.wrapping_add(args.right_step);
+                        left = left.wrapping_add(args.depth_stride);
+                        right = right.wrapping_add(args.right_stride);
                     }
                 }
                 for (r, sum) in sum.iter().enumerate() {
-                    // SAFETY: `out` has R writable rows of COLS floats, `out_step` apart.
+                    // SAFETY: `out` has R writable rows of NR floats, `out_stride` apart.
                     unsafe {
-                        let out = args.out.add(r * args.out_step);
+                        let out = args.out.add(r * args.out_stride);
                         let (mut first, mut second) = (sum[0], sum[1]);
                         if args.add {
                             first = _mm512_add_ps(_mm512_loadu_ps(out), first);
@@ -208,10 +211,10 @@ macro_rules! tiles {
         }
     };
 }
-pub(crate) use tiles;
+pub(crate) use micro_kernels;
 
-tiles!(
-    f32_tile,
+micro_kernels!(
+    f32_micro_kernel,
     f32,
     "avx512f",
     |p: *const f32| _mm512_loadu_ps(p),

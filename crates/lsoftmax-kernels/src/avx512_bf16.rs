@@ -1,13 +1,13 @@
-//! AVX-512 BF16: pairs by `vdpbf16ps`, in the tiles of the f32 path.
+//! AVX-512 BF16: dot products of bf16 pairs by `vdpbf16ps`, in the register blocks of the f32 path.
 
 use std::arch::x86_64::*;
 
-use crate::avx512::{Avx512, COLS, ROWS, pack_transposed, tiles};
+use crate::avx512::{Avx512, MR, NR, micro_kernels, pack_transposed};
 use crate::bf16;
 use crate::buffer::Buffer;
-use crate::kernel::{Kernel, Left, Pair, TileArgs, Vectors, Word};
+use crate::kernel::{Bf16Pair, Kernel, LeftOperand, MicroKernelArgs, OperandWord, Simd};
 
-/// bf16 pairs by AVX-512 BF16.
+/// bf16 pairs, multiplied by AVX-512 BF16.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Bf16(Avx512);
 
@@ -17,16 +17,16 @@ impl Avx512Bf16 {
     }
 
     /// # Safety
-    /// The CPU has AVX-512 BF16 besides what [`Avx512::assume`] asks for.
+    /// The CPU has AVX-512 BF16 in addition to what [`Avx512::assume`] requires.
     pub(crate) unsafe fn assume() -> Self {
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Self(unsafe { Avx512::assume() })
     }
 
-    /// Neighbouring elements of a row become a pair; an odd last one is joined by zero.
-    pub(crate) fn join_neighbours(self, row: &[f32], out: &mut [Pair]) {
-        // SAFETY: `self` is only made where the CPU has these.
-        unsafe { join_neighbours(row, out) }
+    /// Converts adjacent elements of a row to pairs; an odd last element is paired with zero.
+    pub(crate) fn pair_neighbours(self, row: &[f32], out: &mut [Bf16Pair]) {
+        // SAFETY: `self` exists only where the CPU supports these instructions.
+        unsafe { pair_neighbours(row, out) }
     }
 }
 
@@ -39,10 +39,10 @@ unsafe fn with_avx512_bf16<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-impl Vectors for Avx512Bf16 {
+impl Simd for Avx512Bf16 {
     #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: `self` is only made where the CPU has these.
+        // SAFETY: `self` exists only where the CPU supports these instructions.
         unsafe { with_avx512_bf16(f) }
     }
 
@@ -53,23 +53,24 @@ impl Vectors for Avx512Bf16 {
 }
 
 impl Kernel for Avx512Bf16 {
-    type Word = Pair;
-    type Vectors = Self;
+    type Word = Bf16Pair;
+    type Simd = Self;
     type Session = ();
-    const ROWS: usize = ROWS;
-    const COLS: usize = COLS;
+    const MR: usize = MR;
+    const NR: usize = NR;
 
     #[inline(always)]
-    fn vectors(self) -> Self {
+    fn simd(self) -> Self {
         self
     }
 
     #[inline(always)]
     fn session(self) {}
 
-    unsafe fn tile(self, args: TileArgs<'_, Pair>) {
-        // SAFETY: `self` is only made where the CPU has these; the caller's contract is passed on.
-        unsafe { pair_tile::any(args) }
+    unsafe fn micro_kernel(self, args: MicroKernelArgs<'_, Bf16Pair>) {
+        // SAFETY: `self` exists only where the CPU supports these instructions, and the caller
+        // upholds the contract.
+        unsafe { bf16_micro_kernel::any(args) }
     }
 
     fn left_rows<'a>(
@@ -77,43 +78,43 @@ impl Kernel for Avx512Bf16 {
         source: &'a [f32],
         depth: usize,
         scratch: &'a mut Buffer,
-    ) -> Left<'a, Pair> {
-        let words = depth.div_ceil(Pair::ELEMENTS);
+    ) -> LeftOperand<'a, Bf16Pair> {
+        let words = depth.div_ceil(Bf16Pair::ELEMENTS);
         scratch.resize(source.len() / depth * words);
         let rows = source.chunks_exact(depth).zip(scratch.words_mut().chunks_exact_mut(words));
-        rows.for_each(|(row, out)| self.join_neighbours(row, out));
-        Left { words: scratch.words(), row_step: words, depth_step: 1 }
+        rows.for_each(|(row, out)| self.pair_neighbours(row, out));
+        LeftOperand { words: scratch.words(), row_stride: words, depth_stride: 1 }
     }
 
-    fn left_columns(self, source: &[f32], rows: usize, out: &mut [Pair]) -> (usize, usize) {
+    fn left_columns(self, source: &[f32], rows: usize, out: &mut [Bf16Pair]) -> (usize, usize) {
         for (two, out) in source.chunks(2 * rows).zip(out.chunks_exact_mut(rows)) {
             let (first, second) = two.split_at(rows);
-            // SAFETY: `self` is only made where the CPU has these.
-            unsafe { join_rows(first, second, out) };
+            // SAFETY: `self` exists only where the CPU supports these instructions.
+            unsafe { interleave_rows(first, second, out) };
         }
         (1, rows)
     }
 
-    fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [Pair]) {
-        // SAFETY: `self` is only made where the CPU has these.
+    fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [Bf16Pair]) {
+        // SAFETY: `self` exists only where the CPU supports these instructions.
         unsafe { pack_pairs(source, cols, panel, out) }
     }
 
-    fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Pair]) {
+    fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Bf16Pair]) {
         let mut pairs = Buffer::default();
         let rows = self.left_rows(source, depth, &mut pairs);
-        // SAFETY: `self` is only made where the CPU has these.
-        unsafe { pack_transposed(rows.words, rows.row_step, out) };
+        // SAFETY: `self` exists only where the CPU supports these instructions.
+        unsafe { pack_transposed(rows.words, rows.row_stride, out) };
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-fn join_neighbours(row: &[f32], out: &mut [Pair]) {
+fn pair_neighbours(row: &[f32], out: &mut [Bf16Pair]) {
     let whole = row.len() / 32;
     let (row, row_rest) = row.split_at(whole * 32);
     let (out, out_rest) = out.split_at_mut(whole * 16);
     for (row, out) in row.chunks_exact(32).zip(out.chunks_exact_mut(16)) {
-        // SAFETY: the chunks hold 32 floats and 16 pairs, both 128 and 64 bytes.
+        // SAFETY: the chunks hold 32 floats and 16 pairs.
         unsafe {
             let low = _mm512_loadu_ps(row.as_ptr());
             let high = _mm512_loadu_ps(row.as_ptr().add(16));
@@ -126,29 +127,30 @@ fn join_neighbours(row: &[f32], out: &mut [Pair]) {
     }
 }
 
-/// See [`Kernel::pack_right`]. The source is read row by row, as it lies in memory.
+/// See [`Kernel::pack_right`]. Reads the source row by row, in memory order.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-fn pack_pairs(source: &[f32], cols: usize, panel: usize, out: &mut [Pair]) {
-    let words = (source.len() / cols).div_ceil(Pair::ELEMENTS);
+fn pack_pairs(source: &[f32], cols: usize, panel: usize, out: &mut [Bf16Pair]) {
+    let words = (source.len() / cols).div_ceil(Bf16Pair::ELEMENTS);
     for (word, two) in source.chunks(2 * cols).enumerate() {
         let (first, second) = two.split_at(cols);
-        for (offset, out) in out.chunks_exact_mut(words * COLS).enumerate() {
-            let start = (panel + offset) * COLS;
-            let end = cols.min(start + COLS);
-            let (out, padding) = out[word * COLS..][..COLS].split_at_mut(end - start);
+        for (offset, out) in out.chunks_exact_mut(words * NR).enumerate() {
+            let start = (panel + offset) * NR;
+            let end = cols.min(start + NR);
+            let (out, padding) = out[word * NR..][..NR].split_at_mut(end - start);
             let second = if second.is_empty() { second } else { &second[start..end] };
-            join_rows(&first[start..end], second, out);
-            padding.fill(Pair::default());
+            interleave_rows(&first[start..end], second, out);
+            padding.fill(Bf16Pair::default());
         }
     }
 }
 
+/// Pairs each element of `first` with the one of `second`, or with zero if `second` is empty.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-fn join_rows(first: &[f32], second: &[f32], out: &mut [Pair]) {
-    // Places of the pairs' halves in (first, second): 0, 16, 1, 17, …
+fn interleave_rows(first: &[f32], second: &[f32], out: &mut [Bf16Pair]) {
+    // Indices of the pairs' halves in (first, second): 0, 16, 1, 17, …
     let order: [u16; 32] = std::array::from_fn(|i| (i / 2 + 16 * (i % 2)) as u16);
-    // SAFETY: 32 words of 16 bits fill a register.
+    // SAFETY: the array fills a register: 32 elements of 16 bits.
     let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
     let zeros = [0.0f32; 16];
     let mut outs = out.chunks_exact_mut(16);
@@ -171,12 +173,12 @@ fn join_rows(first: &[f32], second: &[f32], out: &mut [Pair]) {
     }
 }
 
-tiles!(
-    pair_tile,
-    Pair,
+micro_kernels!(
+    bf16_micro_kernel,
+    Bf16Pair,
     "avx512f,avx512bf16",
-    |p: *const Pair| std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(p.cast())),
-    |p: *const Pair| std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(
+    |p: *const Bf16Pair| std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(p.cast())),
+    |p: *const Bf16Pair| std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(
         p.cast::<i32>().read_unaligned()
     )),
     |sum, word, right| _mm512_dpbf16_ps(sum, word, right)

@@ -1,71 +1,72 @@
-//! Large buffers that are used again.
+//! Large buffers whose memory is reused.
 //!
-//! A fresh buffer of a hundred megabytes costs time before anything is computed: the system clears
-//! it, page by page. A training step needs the same buffers as the step before, so a [`Buffer`] that
-//! is dropped goes to a pool, and the next one of its size comes from there. The phases of a step need
-//! buffers of different sizes; with those in use, the pool never keeps more than twice what has been
-//! in use at one time.
+//! A fresh buffer of a hundred megabytes is slow to use for the first time: the operating system
+//! clears it page by page. A training step needs the same buffers as the step before, so a dropped
+//! [`Buffer`] returns to a pool, and the next one of its size is taken from there. The phases of a
+//! step need buffers of different sizes; free and used buffers together never exceed twice the peak of
+//! the used ones.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::kernel::Word;
+use crate::kernel::OperandWord;
 
 /// Sixteen floats: a cache line, and a vector register.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([f32; LINE]);
+struct CacheLine([f32; LINE]);
 
-/// Floats of a line.
+/// Floats per line.
 const LINE: usize = 16;
-/// Lines below which a buffer is not worth keeping.
-const WORTH_KEEPING: usize = 1 << 8;
-/// Bytes from which Linux is asked for huge pages.
+/// Buffers of fewer lines are not pooled.
+const MIN_POOLED_LINES: usize = 1 << 8;
+/// Allocations of at least this many bytes ask Linux for huge pages.
 #[cfg(target_os = "linux")]
-const WORTH_HUGE_PAGES: usize = 8 << 20;
+const MIN_HUGE_PAGE_BYTES: usize = 8 << 20;
 
-/// Floats aligned to 64 bytes. What a new buffer contains is not specified.
+/// Floats aligned to 64 bytes. The contents of a new buffer are unspecified.
 #[derive(Debug, Default)]
 pub struct Buffer {
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
     len: usize,
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for CacheLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
 }
 
-struct Pool {
-    free: Vec<Vec<Line>>,
-    /// Lines in buffers that are alive, and the most there have been.
+struct BufferPool {
+    free: Vec<Vec<CacheLine>>,
+    /// Lines in live buffers.
     in_use: usize,
-    most: usize,
+    /// The maximum of `in_use` so far.
+    peak: usize,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), in_use: 0, most: 0 });
+static POOL: Mutex<BufferPool> = Mutex::new(BufferPool { free: Vec::new(), in_use: 0, peak: 0 });
 
-fn pool() -> MutexGuard<'static, Pool> {
+fn pool() -> MutexGuard<'static, BufferPool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives the memory of all buffers that are not in use back to the system.
+/// Returns the memory of all unused buffers to the operating system.
 pub fn release_buffers() {
     let mut pool = pool();
     pool.free.clear();
-    pool.most = pool.in_use;
+    pool.peak = pool.in_use;
 }
 
 impl Buffer {
     /// A buffer of `len` floats.
     pub fn new(len: usize) -> Self {
         let need = len.div_ceil(LINE);
-        let lines = if need < WORTH_KEEPING { None } else { pool().take(need) };
+        let lines = if need < MIN_POOLED_LINES { None } else { pool().take(need) };
         Self { lines: lines.unwrap_or_else(|| fresh(need)), len }
     }
 
-    /// Makes room for `len` floats, whose contents are not specified.
+    /// Changes the length to `len` floats, whose contents are unspecified.
     pub(crate) fn resize(&mut self, len: usize) {
         if len <= self.lines.len() * LINE {
             self.len = len;
@@ -74,38 +75,39 @@ impl Buffer {
         }
     }
 
-    pub(crate) fn words<W: Word>(&self) -> &[W] {
-        // SAFETY: a word has 32 bits, as a float has, any bits are one, and the lines are aligned.
+    pub(crate) fn words<W: OperandWord>(&self) -> &[W] {
+        // SAFETY: a word has 32 bits, like a float, every bit pattern is valid, and the lines are
+        // aligned.
         unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), self.len) }
     }
 
-    pub(crate) fn words_mut<W: Word>(&mut self) -> &mut [W] {
-        // SAFETY: as in `words`; any word is a float, too.
+    pub(crate) fn words_mut<W: OperandWord>(&mut self) -> &mut [W] {
+        // SAFETY: as in `words`; the bits of any word are also a valid float.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), self.len) }
     }
 
     fn is_pooled(&self) -> bool {
-        self.lines.len() >= WORTH_KEEPING
+        self.lines.len() >= MIN_POOLED_LINES
     }
 }
 
-impl Pool {
-    /// The smallest free block that fits and is not much too large.
-    fn take(&mut self, need: usize) -> Option<Vec<Line>> {
-        let fits = |block: &Vec<Line>| (need..=need * 2).contains(&block.len());
+impl BufferPool {
+    /// The smallest free block that fits and is at most twice as large as needed.
+    fn take(&mut self, need: usize) -> Option<Vec<CacheLine>> {
+        let fits = |block: &Vec<CacheLine>| (need..=need * 2).contains(&block.len());
         let free = self.free.iter().enumerate().filter(|(_, block)| fits(block));
         let found = free.min_by_key(|(_, block)| block.len()).map(|(index, _)| index);
         let block = found.map(|index| self.free.remove(index));
         self.in_use += block.as_ref().map_or(need, Vec::len);
-        self.most = self.most.max(self.in_use);
+        self.peak = self.peak.max(self.in_use);
         block
     }
 
-    /// Keeps a block; the oldest go when too much is kept.
-    fn give(&mut self, block: Vec<Line>) {
+    /// Keeps a block, and frees the oldest ones if the pool is too large.
+    fn give(&mut self, block: Vec<CacheLine>) {
         self.in_use -= block.len();
         self.free.push(block);
-        while self.free.iter().map(Vec::len).sum::<usize>() + self.in_use > 2 * self.most {
+        while self.free.iter().map(Vec::len).sum::<usize>() + self.in_use > 2 * self.peak {
             self.free.remove(0);
         }
     }
@@ -149,15 +151,15 @@ impl Clone for Buffer {
     }
 }
 
-fn fresh(lines: usize) -> Vec<Line> {
+fn fresh(lines: usize) -> Vec<CacheLine> {
     if lines == 0 {
         return Vec::new();
     }
-    let layout = std::alloc::Layout::array::<Line>(lines).expect("a buffer fits in memory");
-    // SAFETY: the layout is not empty; the block is advised on before it is touched, comes zeroed,
-    // which is a valid Line, and has the very layout that Vec will free it with.
+    let layout = std::alloc::Layout::array::<CacheLine>(lines).expect("a buffer fits in memory");
+    // SAFETY: the layout is not empty. The block is zeroed, which is valid for lines, and has the
+    // layout with which Vec will free it.
     unsafe {
-        let block = std::alloc::alloc_zeroed(layout).cast::<Line>();
+        let block = std::alloc::alloc_zeroed(layout).cast::<CacheLine>();
         if block.is_null() {
             std::alloc::handle_alloc_error(layout);
         }
@@ -171,9 +173,9 @@ fn fresh(lines: usize) -> Vec<Line> {
 fn advise_huge_pages(start: usize, bytes: usize) {
     const PAGE: usize = 4096;
     let (first, end) = (start.next_multiple_of(PAGE), (start + bytes) / PAGE * PAGE);
-    if bytes >= WORTH_HUGE_PAGES && first < end {
-        // SAFETY: whole pages of one allocation; the advice changes no contents, and a refusal
-        // costs speed only.
+    if bytes >= MIN_HUGE_PAGE_BYTES && first < end {
+        // SAFETY: these are whole pages of one allocation, and the advice does not change their
+        // contents. A refusal only costs speed.
         unsafe { libc::madvise(first as *mut _, end - first, libc::MADV_HUGEPAGE) };
     }
 }
@@ -185,22 +187,23 @@ mod tensor {
 
     use burn_std::{AccessError, AccessPolicy, AllocationController, AllocationProperty, Bytes};
 
-    use super::{Buffer, Line};
+    use super::{Buffer, CacheLine};
 
-    struct Storage(Buffer);
+    struct BufferStorage(Buffer);
 
     impl Buffer {
-        /// The buffer as a tensor's bytes, without a copy. It returns to the pool with the tensor.
+        /// The buffer as a tensor's bytes, without a copy. It returns to the pool when the tensor is
+        /// dropped.
         pub fn into_bytes(self) -> Bytes {
             let len = self.len * size_of::<f32>();
             // SAFETY: every float of a buffer is initialised.
-            unsafe { Bytes::from_controller(Box::new(Storage(self)), len) }
+            unsafe { Bytes::from_controller(Box::new(BufferStorage(self)), len) }
         }
     }
 
-    impl AllocationController for Storage {
+    impl AllocationController for BufferStorage {
         fn alloc_align(&self) -> usize {
-            align_of::<Line>()
+            align_of::<CacheLine>()
         }
 
         fn property(&self) -> AllocationProperty {
@@ -209,7 +212,7 @@ mod tensor {
 
         fn memory(&self, _: AccessPolicy) -> Result<&[MaybeUninit<u8>], AccessError> {
             let floats: &[f32] = &self.0;
-            // SAFETY: the same memory as bytes, which need no alignment and may be anything.
+            // SAFETY: this is the same memory as bytes, which have no alignment or invalid values.
             Ok(unsafe { std::slice::from_raw_parts(floats.as_ptr().cast(), size_of_val(floats)) })
         }
 
@@ -231,10 +234,10 @@ mod tensor {
 mod tests {
     use super::*;
 
-    // One test, since the pool is the process's own.
+    // A single test, because the pool is shared by the whole process.
     #[test]
     fn a_buffer_of_the_same_size_comes_from_the_pool_and_the_pool_stays_bounded() {
-        let len = WORTH_KEEPING * LINE + 5;
+        let len = MIN_POOLED_LINES * LINE + 5;
         let mut first = Buffer::new(len);
         assert!(first.iter().all(|value| *value == 0.0));
         assert_eq!(first.as_ptr() as usize % 64, 0);
@@ -249,7 +252,7 @@ mod tests {
         drop(second);
         for factor in [3, 9, 27] {
             drop(Buffer::new(factor * len));
-            assert!(kept() <= 2 * pool().most);
+            assert!(kept() <= 2 * pool().peak);
             assert_eq!(pool().in_use, 0);
         }
         drop(Buffer::new(10));

@@ -1,16 +1,36 @@
-//! CPU kernels of the large-margin softmax: plain slices in, plain slices out.
+//! CPU kernels for training and running classifiers: the large-margin softmax head, and the
+//! convolutional networks in front of it. Plain slices in, plain slices out.
 //!
-//! [`head`] computes the cross-entropy of a linear classifier, forward and backward,
-//! without ever holding all samples-by-classes logits when there are many classes. It knows no
-//! margin: the caller supplies the label's logit and its derivatives, the kernels do the rest.
+//! | Module | Computes, forward and backward |
+//! |---|---|
+//! | [`head`] | the cross-entropy of a linear classifier, without storing all samples-by-classes logits |
+//! | [`conv`] | stacks of convolution, batch norm, PReLU and max pooling |
 //!
-//! The instructions are chosen at run time ([`Engine`]); results don't depend on the number of
-//! threads, to the bit.
+//! The head knows nothing about margins: the caller supplies the label's logit and its derivatives.
+//!
+//! Both are built from one matrix product, written once per instruction set. An [`Engine`] selects
+//! the instructions at run time. Large results are [`Buffer`]s, which reuse their memory.
+//!
+//! Results do not depend on the number of threads, to the bit.
+//!
+//! The private modules, bottom up:
+//!
+//! | Module | Contents |
+//! |---|---|
+//! | `kernel` | what an instruction set supplies, and the matrix product built on it |
+//! | `portable`, `avx2`, `avx512`, `avx512_bf16`, `amx` | one kernel path each |
+//! | `f32_kernel` | what the paths without bf16 instructions share |
+//! | `amx_tile` | the AMX instructions |
+//! | `engine`, `dispatch` | the choice of a path, and the call of its kernel |
+//! | `bf16`, `softmax`, `buffer`, `peak` | rounding, passes over logits, memory, peak speed |
 
 #![warn(missing_docs)]
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+#[cfg(target_arch = "x86_64")]
+#[allow(dead_code, reason = "the set of wrappers is complete; a kernel need not use each")]
+mod amx_tile;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -20,17 +40,15 @@ mod avx512_bf16;
 mod bf16;
 mod buffer;
 pub mod conv;
-mod f32_words;
+mod dispatch;
+mod engine;
+mod f32_kernel;
 pub mod head;
 mod kernel;
-mod path;
 mod peak;
 mod portable;
 mod softmax;
-#[cfg(target_arch = "x86_64")]
-#[allow(dead_code, reason = "the wrappers are whole; a kernel need not use each")]
-mod tile;
 
 pub use buffer::{Buffer, release_buffers};
-pub use path::{Engine, EngineError, PATH_VARIABLE, Path, Precision};
+pub use engine::{Engine, EngineError, KernelPath, PATH_VARIABLE, Precision};
 pub use peak::peak_gflops;

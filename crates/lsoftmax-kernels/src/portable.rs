@@ -1,16 +1,16 @@
-//! The path that runs everywhere: plain Rust, whatever vectors the compiler finds.
+//! The portable path: plain Rust, vectorised by the compiler for the target's baseline.
 
-use crate::f32_words::F32Vectors;
-use crate::kernel::{TileArgs, Vectors};
+use crate::f32_kernel::F32MicroKernel;
+use crate::kernel::{MicroKernelArgs, Simd};
 
-const ROWS: usize = 4;
-const COLS: usize = 16;
+const MR: usize = 4;
+const NR: usize = 16;
 
 /// Plain Rust.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
-impl Vectors for Portable {
+impl Simd for Portable {
     #[inline(always)]
     fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
         f()
@@ -22,38 +22,40 @@ impl Vectors for Portable {
     }
 }
 
-impl F32Vectors for Portable {
-    const ROWS: usize = ROWS;
-    const COLS: usize = COLS;
+impl F32MicroKernel for Portable {
+    const MR: usize = MR;
+    const NR: usize = NR;
 
-    unsafe fn tile(self, args: TileArgs<'_, f32>) {
+    unsafe fn micro_kernel(self, args: MicroKernelArgs<'_, f32>) {
         match args.rows {
-            // SAFETY: the caller's contract, passed on; the row count is the one matched.
-            1 => unsafe { tile::<1>(args) },
+            // SAFETY: the caller upholds the contract; the row count is the one matched.
+            1 => unsafe { micro_kernel::<1>(args) },
             // SAFETY: as above.
-            2 => unsafe { tile::<2>(args) },
+            2 => unsafe { micro_kernel::<2>(args) },
             // SAFETY: as above.
-            3 => unsafe { tile::<3>(args) },
+            3 => unsafe { micro_kernel::<3>(args) },
             // SAFETY: as above.
-            _ => unsafe { tile::<4>(args) },
+            _ => unsafe { micro_kernel::<4>(args) },
         }
     }
 }
 
+/// A register block of `R` rows.
+///
 /// # Safety
-/// The contract of [`F32Vectors::tile`] with `args.rows == R`.
-unsafe fn tile<const R: usize>(args: TileArgs<'_, f32>) {
-    let mut sum = [[0.0f32; COLS]; R];
+/// The contract of [`F32MicroKernel::micro_kernel`] with `args.rows == R`.
+unsafe fn micro_kernel<const R: usize>(args: MicroKernelArgs<'_, f32>) {
+    let mut sum = [[0.0f32; NR]; R];
     for segment in args.segments {
         for d in 0..args.depth {
-            // SAFETY: `right` has COLS readable words at every depth of a segment.
-            let right = unsafe { args.right.add(segment.right + d * args.right_step) };
-            // SAFETY: as above; words need no more alignment than a float.
-            let right: [f32; COLS] = unsafe { right.cast::<[f32; COLS]>().read() };
+            // SAFETY: `right` has NR readable words at every depth of a segment.
+            let right = unsafe { args.right.add(segment.right + d * args.right_stride) };
+            // SAFETY: as above; the words are aligned as floats.
+            let right: [f32; NR] = unsafe { right.cast::<[f32; NR]>().read() };
             for (r, sum) in sum.iter_mut().enumerate() {
-                let place = segment.left + r * args.row_step + d * args.depth_step;
-                // SAFETY: the caller vouches for every (row, depth) of `left`.
-                let left = unsafe { *args.left.add(place) };
+                let offset = segment.left + r * args.row_stride + d * args.depth_stride;
+                // SAFETY: the caller guarantees that every (row, depth) of `left` is readable.
+                let left = unsafe { *args.left.add(offset) };
                 for (s, right) in sum.iter_mut().zip(right) {
                     *s += left * right;
                 }
@@ -61,8 +63,8 @@ unsafe fn tile<const R: usize>(args: TileArgs<'_, f32>) {
         }
     }
     for (r, sum) in sum.iter().enumerate() {
-        // SAFETY: `out` has `R` writable rows of COLS floats, `out_step` apart.
-        let out = unsafe { &mut *args.out.add(r * args.out_step).cast::<[f32; COLS]>() };
+        // SAFETY: `out` has `R` writable rows of NR floats, `out_stride` apart.
+        let out = unsafe { &mut *args.out.add(r * args.out_stride).cast::<[f32; NR]>() };
         for (o, s) in out.iter_mut().zip(sum) {
             *o = if args.add { *o + s } else { *s };
         }

@@ -1,36 +1,37 @@
-//! The softmax's passes over a tile of logits: one row a class, one column a sample.
+//! The softmax's passes over a block of logits: one row per class, one column per sample.
 //!
-//! All sums run down the columns, so sixteen samples go side by side in a vector and no pass needs
-//! a horizontal step. A width is always a multiple of [`LANES`].
+//! All reductions run down the columns, so a vector holds sixteen samples and no pass needs a
+//! horizontal operation. A width is always a multiple of [`LANES`].
 
-use crate::kernel::Vectors;
+use crate::kernel::Simd;
 
-/// Columns that a pass takes at a time.
+/// Columns that a pass processes at a time.
 pub(crate) const LANES: usize = 16;
 
-/// eˣ for x ≤ 88, to three units in the last place; exactly 0 below the smallest normal result.
+/// eˣ for x ≤ 88, within three units in the last place; exactly 0 where the result would be
+/// subnormal.
 #[inline(always)]
-pub(crate) fn exp<V: Vectors>(x: f32) -> f32 {
+pub(crate) fn exp<S: Simd>(x: f32) -> f32 {
     const LOWEST: f32 = -87.336_54;
-    // Adding and taking away 1.5 · 2^23 rounds to the nearest whole number.
+    // Adding and subtracting 1.5 · 2^23 rounds to the nearest integer.
     const MAGIC: f32 = 12_582_912.0;
     let clamped = if x < LOWEST { LOWEST } else { x };
-    let shifted = V::mul_add(clamped, std::f32::consts::LOG2_E, MAGIC);
+    let shifted = S::mul_add(clamped, std::f32::consts::LOG2_E, MAGIC);
     let n = shifted - MAGIC;
-    let r = V::mul_add(n, -0.693_359_4, clamped);
-    let r = V::mul_add(n, 2.121_944_4e-4, r);
-    let p = V::mul_add(r, 1.0 / 720.0, 1.0 / 120.0);
-    let p = V::mul_add(r, p, 1.0 / 24.0);
-    let p = V::mul_add(r, p, 1.0 / 6.0);
-    let p = V::mul_add(r, p, 0.5);
-    let p = V::mul_add(r, p, 1.0);
-    let p = V::mul_add(r, p, 1.0);
-    // The whole number sits in the low bits of `shifted`; it goes into the exponent.
+    let r = S::mul_add(n, -0.693_359_4, clamped);
+    let r = S::mul_add(n, 2.121_944_4e-4, r);
+    let p = S::mul_add(r, 1.0 / 720.0, 1.0 / 120.0);
+    let p = S::mul_add(r, p, 1.0 / 24.0);
+    let p = S::mul_add(r, p, 1.0 / 6.0);
+    let p = S::mul_add(r, p, 0.5);
+    let p = S::mul_add(r, p, 1.0);
+    let p = S::mul_add(r, p, 1.0);
+    // The low bits of `shifted` are the integer, which is added to the exponent.
     let scaled = f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23));
     if x < LOWEST { 0.0 } else { scaled }
 }
 
-/// Adds a number to every element of each row.
+/// Adds one number per row to all elements of that row.
 #[inline(always)]
 pub(crate) fn add_to_rows(logits: &mut [f32], width: usize, addends: &[f32]) {
     for (row, addend) in logits.chunks_exact_mut(width).zip(addends) {
@@ -40,12 +41,7 @@ pub(crate) fn add_to_rows(logits: &mut [f32], width: usize, addends: &[f32]) {
 
 /// The largest logit of every column, and the sum of eᶻ⁻ᵐᵃˣ.
 #[inline(always)]
-pub(crate) fn max_and_sum<V: Vectors>(
-    logits: &[f32],
-    width: usize,
-    max: &mut [f32],
-    sum: &mut [f32],
-) {
+pub(crate) fn max_and_sum<S: Simd>(logits: &[f32], width: usize, max: &mut [f32], sum: &mut [f32]) {
     for start in (0..width).step_by(LANES) {
         let mut largest = [f32::NEG_INFINITY; LANES];
         for row in logits.chunks_exact(width) {
@@ -57,7 +53,7 @@ pub(crate) fn max_and_sum<V: Vectors>(
         let mut total = [0.0f32; LANES];
         for row in logits.chunks_exact(width) {
             for ((t, z), s) in total.iter_mut().zip(&row[start..start + LANES]).zip(&shift) {
-                *t += exp::<V>(*z - *s);
+                *t += exp::<S>(*z - *s);
             }
         }
         max[start..start + LANES].copy_from_slice(&largest);
@@ -65,9 +61,9 @@ pub(crate) fn max_and_sum<V: Vectors>(
     }
 }
 
-/// Joins (max, sum) of more classes to the running (max, sum).
+/// Merges (max, sum) of further classes into the running (max, sum).
 #[inline(always)]
-pub(crate) fn merge<V: Vectors>(
+pub(crate) fn merge<S: Simd>(
     max: &mut [f32],
     sum: &mut [f32],
     other_max: &[f32],
@@ -76,14 +72,14 @@ pub(crate) fn merge<V: Vectors>(
     for (((m, s), om), os) in max.iter_mut().zip(sum).zip(other_max).zip(other_sum) {
         let largest = if *om > *m { *om } else { *m };
         let shift = finite_or_zero(largest);
-        *s = *s * exp::<V>(*m - shift) + *os * exp::<V>(*om - shift);
+        *s = *s * exp::<S>(*m - shift) + *os * exp::<S>(*om - shift);
         *m = largest;
     }
 }
 
-/// `eᶻ⁻ˢʰⁱᶠᵗ · scale` for every logit: the softmax's gradient, but for the label's term.
+/// `eᶻ⁻ˢʰⁱᶠᵗ · scale` for every logit: the softmax's gradient without the label's term.
 #[inline(always)]
-pub(crate) fn probabilities<V: Vectors>(
+pub(crate) fn probabilities<S: Simd>(
     logits: &[f32],
     width: usize,
     shift: &[f32],
@@ -92,7 +88,7 @@ pub(crate) fn probabilities<V: Vectors>(
 ) {
     for (z, out) in logits.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
         for (((o, z), shift), scale) in out.iter_mut().zip(z).zip(shift).zip(scale) {
-            *o = exp::<V>(*z - *shift) * *scale;
+            *o = exp::<S>(*z - *shift) * *scale;
         }
     }
 }
@@ -122,7 +118,7 @@ pub(crate) fn sum_of_squares(values: &[f32]) -> f32 {
     lanes.iter().sum()
 }
 
-/// −∞ stands for "no class yet"; subtracting it would give a NaN.
+/// Replaces −∞, which stands for "no class yet", by 0: subtracting it would give a NaN.
 #[inline(always)]
 pub(crate) fn finite_or_zero(max: f32) -> f32 {
     if max == f32::NEG_INFINITY { 0.0 } else { max }

@@ -1,14 +1,16 @@
-//! The convolution kernels on every path against a naive f64 version, over the paper's shapes and
-//! awkward ones.
+//! Compares the convolution kernels on every path with a naive f64 version, over the paper's shapes
+//! and awkward ones.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx_emulator;
 mod conv_limits;
 mod conv_naive;
+mod engines;
 
-use conv_naive::case::{Case, bare, biased, engines, pooled, strided, unit};
+use conv_naive::case::{ConvCase, bare, biased, pooled, strided, unit};
+use engines::engines;
 use lsoftmax_kernels::Precision;
-use lsoftmax_kernels::conv::{Forward, Gradients, Unit, backward};
+use lsoftmax_kernels::conv::{StackForward, StackGradients, Unit, backward};
 use proptest::prelude::*;
 
 #[test]
@@ -18,8 +20,8 @@ fn the_naive_gradients_are_the_finite_differences_of_the_naive_output() {
         pooled(unit(4, [2, 3], 1)),
         biased(unit(2, [1, 1], 0)),
     ];
-    let case = Case::new(3, [2, 7, 6], &units);
-    let loss = |case: &Case| -> f64 {
+    let case = ConvCase::new(3, [2, 7, 6], &units);
+    let loss = |case: &ConvCase| -> f64 {
         let naive = case.naive(Precision::F32, None);
         let terms = naive.output().iter().zip(&case.output_gradient);
         terms.map(|(output, gradient)| output * f64::from(*gradient)).sum()
@@ -28,8 +30,8 @@ fn the_naive_gradients_are_the_finite_differences_of_the_naive_output() {
     let gradient: Vec<f64> = case.output_gradient.iter().copied().map(f64::from).collect();
     let gradients = naive.backward(&gradient, false);
 
-    // Steps that f32 holds exactly, so that only the differences themselves are inexact.
-    let check = |name: &str, expected: &[f64], place: &dyn Fn(&mut Case) -> &mut Vec<f32>| {
+    // The steps are exact in f32, so only the differences are inexact.
+    let check = |name: &str, expected: &[f64], place: &dyn Fn(&mut ConvCase) -> &mut Vec<f32>| {
         assert_eq!(place(&mut case.clone()).len(), expected.len(), "{name}");
         for (index, expected) in expected.iter().enumerate() {
             let moved = |by: f32| {
@@ -59,18 +61,18 @@ fn the_naive_gradients_are_the_finite_differences_of_the_naive_output() {
 fn every_path_agrees_on_the_3x3_convolutions_of_the_papers_networks() {
     let light = [(1, 64), (3, 64), (64, 64), (64, 96), (96, 96), (96, 128), (128, 128), (3, 96)];
     for (channels, filters) in light {
-        Case::new(2, [channels, 6, 5], &[Unit::new(filters)]).check();
-        Case::new(1, [channels, 4, 3], &[pooled(Unit::new(filters))]).check();
+        ConvCase::new(2, [channels, 6, 5], &[Unit::new(filters)]).check();
+        ConvCase::new(1, [channels, 4, 3], &[pooled(Unit::new(filters))]).check();
     }
     let heavy = [(96, 192), (192, 192), (192, 384), (384, 384), (64, 256), (256, 256)];
     for (channels, filters) in heavy {
-        Case::new(1, [channels, 4, 3], &[Unit::new(filters)]).check();
+        ConvCase::new(1, [channels, 4, 3], &[Unit::new(filters)]).check();
     }
-    // On AMX's emulator only what is small.
-    Case::new(1, [64, 3, 3], &[biased(Unit::new(64))]).check();
-    Case::new(5, [96, 1, 2], &[biased(Unit::new(96))]).check();
+    // Small enough for emulated AMX.
+    ConvCase::new(1, [64, 3, 3], &[biased(Unit::new(64))]).check();
+    ConvCase::new(5, [96, 1, 2], &[biased(Unit::new(96))]).check();
     for size in [[12, 10], [9, 8]] {
-        Case::new(2, [3, size[0], size[1]], &[strided(Unit::new(64))]).check();
+        ConvCase::new(2, [3, size[0], size[1]], &[strided(Unit::new(64))]).check();
     }
 }
 
@@ -79,42 +81,42 @@ fn every_path_agrees_on_the_5x5_convolutions_of_the_papers_networks() {
     for (channels, filters) in [(1, 32), (32, 32), (32, 64), (64, 64), (64, 128), (128, 128)] {
         let size = if channels < 64 { [8, 7] } else { [4, 4] };
         let unit = unit(filters, [5, 5], 2);
-        Case::new(1, [channels, size[0], size[1]], &[unit]).check();
+        ConvCase::new(1, [channels, size[0], size[1]], &[unit]).check();
     }
-    Case::new(2, [1, 12, 12], &[unit(32, [5, 5], 2), pooled(unit(32, [5, 5], 2))]).check();
+    ConvCase::new(2, [1, 12, 12], &[unit(32, [5, 5], 2), pooled(unit(32, [5, 5], 2))]).check();
 }
 
 #[test]
 fn every_path_agrees_on_fully_connected_layers() {
-    Case::new(13, [128, 4, 4], &[bare(2, [4, 4], 0)]).check();
-    Case::new(16, [64, 4, 4], &[unit(256, [4, 4], 0)]).check();
-    Case::new(12, [128, 4, 4], &[unit(256, [4, 4], 0)]).check();
-    Case::new(12, [384, 4, 4], &[unit(512, [4, 4], 0)]).check();
-    Case::new(5, [256, 7, 6], &[biased(unit(512, [7, 6], 0))]).check();
-    Case::new(17, [32, 4, 4], &[unit(40, [4, 4], 0)]).check();
-    Case::new(33, [10, 7, 6], &[unit(33, [7, 6], 0)]).check();
-    Case::new(250, [33, 1, 1], &[unit(31, [1, 1], 0)]).check();
+    ConvCase::new(13, [128, 4, 4], &[bare(2, [4, 4], 0)]).check();
+    ConvCase::new(16, [64, 4, 4], &[unit(256, [4, 4], 0)]).check();
+    ConvCase::new(12, [128, 4, 4], &[unit(256, [4, 4], 0)]).check();
+    ConvCase::new(12, [384, 4, 4], &[unit(512, [4, 4], 0)]).check();
+    ConvCase::new(5, [256, 7, 6], &[biased(unit(512, [7, 6], 0))]).check();
+    ConvCase::new(17, [32, 4, 4], &[unit(40, [4, 4], 0)]).check();
+    ConvCase::new(33, [10, 7, 6], &[unit(33, [7, 6], 0)]).check();
+    ConvCase::new(250, [33, 1, 1], &[unit(31, [1, 1], 0)]).check();
 }
 
 #[test]
 fn every_path_agrees_on_awkward_batches_channels_and_sizes() {
     for batch in [1, 5, 16, 17, 33, 170, 250] {
         let unit = if batch < 5 { biased(Unit::new(5)) } else { Unit::new(5) };
-        Case::new(batch, [3, 2, 3], &[unit]).check();
-        Case::new(batch, [33, 1, 1], &[biased(unit)]).check();
-        Case::new(batch, [33, 2, 4], &[unit]).check();
+        ConvCase::new(batch, [3, 2, 3], &[unit]).check();
+        ConvCase::new(batch, [33, 1, 1], &[biased(unit)]).check();
+        ConvCase::new(batch, [33, 2, 4], &[unit]).check();
     }
     let counts = [1, 3, 10, 31, 32, 33, 64, 96];
     for (index, channels) in counts.into_iter().enumerate() {
         let filters = counts[(index * 3 + 2) % counts.len()];
-        Case::new(5, [channels, 2, 3], &[Unit::new(filters)]).check();
-        Case::new(2, [channels, 3, 3], &[pooled(Unit::new(filters))]).check();
+        ConvCase::new(5, [channels, 2, 3], &[Unit::new(filters)]).check();
+        ConvCase::new(2, [channels, 3, 3], &[pooled(Unit::new(filters))]).check();
     }
     for size in [[7, 5], [13, 9], [1, 13], [5, 1], [2, 3]] {
         let [height, width] = size;
         for (batch, channels, filters) in [(3, 3, 10), (17, 33, 1)] {
-            Case::new(batch, [channels, height, width], &[pooled(Unit::new(filters))]).check();
-            Case::new(batch, [channels, height, width], &[strided(Unit::new(filters))]).check();
+            ConvCase::new(batch, [channels, height, width], &[pooled(Unit::new(filters))]).check();
+            ConvCase::new(batch, [channels, height, width], &[strided(Unit::new(filters))]).check();
         }
     }
 }
@@ -124,30 +126,30 @@ fn every_path_agrees_on_every_kernel_padding_and_stride() {
     for kernel in [[1, 1], [3, 3], [5, 5], [7, 7], [4, 4], [3, 5], [5, 2]] {
         for padding in 0..4 {
             for stride in [1, 2] {
-                // Few channels, and enough that the kernels take them another way.
+                // With few channels, for which the kernels use im2col, and with more.
                 let unit = Unit { stride, ..unit(5, kernel, padding) };
-                Case::new(3, [4, 9, 8], &[unit]).check();
-                Case::new(17, [17, 7, 8], &[unit]).check();
+                ConvCase::new(3, [4, 9, 8], &[unit]).check();
+                ConvCase::new(17, [17, 7, 8], &[unit]).check();
             }
         }
     }
 }
 
 #[test]
-fn every_path_agrees_on_maps_that_are_taken_in_parts() {
-    Case::new(2, [32, 24, 22], &[Unit::new(64)]).check();
-    Case::new(3, [32, 18, 20], &[unit(32, [1, 1], 0)]).check();
-    Case::new(1, [3, 40, 37], &[strided(Unit::new(64))]).check();
-    Case::new(17, [16, 20, 21], &[strided(unit(8, [5, 5], 2))]).check();
+fn every_path_agrees_on_feature_maps_of_several_chunks() {
+    ConvCase::new(2, [32, 24, 22], &[Unit::new(64)]).check();
+    ConvCase::new(3, [32, 18, 20], &[unit(32, [1, 1], 0)]).check();
+    ConvCase::new(1, [3, 40, 37], &[strided(Unit::new(64))]).check();
+    ConvCase::new(17, [16, 20, 21], &[strided(unit(8, [5, 5], 2))]).check();
 }
 
 #[test]
-fn every_path_agrees_whatever_parts_a_unit_has() {
+fn every_path_agrees_on_every_combination_of_a_units_parts() {
     for parts in 0..16 {
         let [bias, norm, prelu, pool] = [1, 2, 4, 8].map(|part| parts & part > 0);
         let unit = Unit { bias, norm, prelu, pool, ..Unit::new(33) };
-        Case::new(5, [10, 5, 7], &[unit]).check();
-        Case::new(3, [3, 5, 5], &[Unit::new(8), unit, Unit::new(5)]).check();
+        ConvCase::new(5, [10, 5, 7], &[unit]).check();
+        ConvCase::new(3, [3, 5, 5], &[Unit::new(8), unit, Unit::new(5)]).check();
     }
 }
 
@@ -155,18 +157,18 @@ fn every_path_agrees_whatever_parts_a_unit_has() {
 fn every_path_agrees_on_stacks() {
     // The networks of the paper, with fewer filters and smaller images.
     let cifar = [Unit::new(8), pooled(Unit::new(8)), pooled(Unit::new(12)), unit(20, [3, 2], 0)];
-    Case::new(17, [3, 9, 7], &cifar).check();
+    ConvCase::new(17, [3, 9, 7], &cifar).check();
     let lfw = [strided(Unit::new(10)), Unit::new(10), pooled(Unit::new(33)), bare(6, [3, 2], 0)];
-    Case::new(13, [3, 11, 8], &lfw).check();
+    ConvCase::new(13, [3, 11, 8], &lfw).check();
     let plane = [unit(32, [5, 5], 2), pooled(unit(32, [5, 5], 2)), bare(2, [4, 4], 0)];
-    Case::new(5, [1, 7, 7], &plane).check();
+    ConvCase::new(5, [1, 7, 7], &plane).check();
     let no_norm = [biased(Unit::new(33)), pooled(biased(Unit::new(31))), biased(Unit::new(3))];
-    Case::new(2, [3, 5, 5], &no_norm).check();
-    // More pixels after a unit than before it, and fewer again.
+    ConvCase::new(2, [3, 5, 5], &no_norm).check();
+    // The first unit increases the number of pixels, the second decreases it.
     let padded = [unit(5, [2, 2], 3), strided(pooled(unit(7, [4, 4], 2)))];
-    Case::new(4, [2, 3, 2], &padded).check();
-    Case::new(1, [32, 8, 8], &[Unit::new(64), Unit::new(64)]).check();
-    Case::new(33, [1, 5, 5], &[pooled(Unit::new(32)), pooled(Unit::new(32))]).check();
+    ConvCase::new(4, [2, 3, 2], &padded).check();
+    ConvCase::new(1, [32, 8, 8], &[Unit::new(64), Unit::new(64)]).check();
+    ConvCase::new(33, [1, 5, 5], &[pooled(Unit::new(32)), pooled(Unit::new(32))]).check();
 }
 
 fn any_unit() -> impl Strategy<Value = Unit> {
@@ -201,19 +203,19 @@ proptest! {
             let Unit { padding, stride, .. } = unit;
             let kernel = [0, 1].map(|side| unit.kernel[side].min(size[side] + 2 * padding));
             size = [0, 1].map(|side| (size[side] + 2 * padding - kernel[side]) / stride + 1);
-            // The statistics of a few numbers leave next to nothing of the gradient.
+            // With statistics of only a few numbers the gradient nearly vanishes.
             let norm = unit.norm && batch * size[0] * size[1] >= 16;
             if unit.pool {
                 size = size.map(|side| side.div_ceil(2));
             }
             fitting.push(Unit { kernel, norm, ..unit });
         }
-        Case::new(batch, [input.0, input.1, input.2], &fitting).check();
+        ConvCase::new(batch, [input.0, input.1, input.2], &fitting).check();
     }
 }
 
-/// Everything a training step gives, as bits.
-fn bits((pass, gradients): &(Forward, Gradients)) -> Vec<Vec<u32>> {
+/// All results of a training step, as bits.
+fn bits((pass, gradients): &(StackForward, StackGradients)) -> Vec<Vec<u32>> {
     let mut all: Vec<&[f32]> = vec![&pass.output, gradients.images.as_ref().expect("wanted")];
     all.extend(pass.moments.iter().flat_map(|moments| [&moments.mean[..], &moments.variance[..]]));
     for unit in &gradients.units {
@@ -226,10 +228,10 @@ fn bits((pass, gradients): &(Forward, Gradients)) -> Vec<Vec<u32>> {
 fn results_are_the_same_bits_for_any_number_of_threads() {
     let wide = [Unit::new(64), pooled(Unit { bias: true, ..Unit::new(96) }), biased(Unit::new(33))];
     let cases = [
-        Case::new(3, [3, 3, 3], &[pooled(Unit::new(10)), biased(Unit::new(33))]),
-        Case::new(37, [3, 7, 6], &wide),
-        Case::new(2, [33, 14, 15], &[strided(Unit::new(70)), Unit::new(65)]),
-        Case::new(40, [70, 4, 4], &[unit(100, [4, 4], 0)]),
+        ConvCase::new(3, [3, 3, 3], &[pooled(Unit::new(10)), biased(Unit::new(33))]),
+        ConvCase::new(37, [3, 7, 6], &wide),
+        ConvCase::new(2, [33, 14, 15], &[strided(Unit::new(70)), Unit::new(65)]),
+        ConvCase::new(40, [70, 4, 4], &[unit(100, [4, 4], 0)]),
     ];
     for case in cases {
         for engine in engines().into_iter().filter(|engine| !case.is_too_slow(*engine)) {
@@ -247,8 +249,8 @@ fn results_are_the_same_bits_for_any_number_of_threads() {
 }
 
 #[test]
-fn gradients_of_the_images_are_left_out_when_not_wanted_and_change_nothing() {
-    let case = Case::new(5, [3, 5, 4], &[Unit::new(6), pooled(Unit::new(7))]);
+fn omitting_the_gradients_of_the_images_does_not_change_the_others() {
+    let case = ConvCase::new(5, [3, 5, 4], &[Unit::new(6), pooled(Unit::new(7))]);
     for engine in engines() {
         let (pass, all) = case.train(engine);
         let parameters = case.parameters();
@@ -256,7 +258,7 @@ fn gradients_of_the_images_are_left_out_when_not_wanted_and_change_nothing() {
         let lean = backward(&pass, &case.stack, &case.images, &parameters, gradient, false);
         let lean = lean.unwrap();
         assert!(lean.images.is_none());
-        let lean = Gradients { images: all.images.clone(), ..lean };
+        let lean = StackGradients { images: all.images.clone(), ..lean };
         let pass_again = case.train(engine).0;
         assert_eq!(bits(&(pass, all)), bits(&(pass_again, lean)), "{engine:?}");
     }

@@ -1,12 +1,12 @@
-//! A training step takes no large memory that the step before has not already taken.
+//! After the first training step, further steps make no large allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use lsoftmax_kernels::conv::{Parameters, Stack, Unit, backward, forward};
-use lsoftmax_kernels::{Engine, Path, Precision, release_buffers};
+use lsoftmax_kernels::{Engine, KernelPath, Precision, release_buffers};
 
-/// Bytes from which an allocation is large.
+/// Allocations of at least this many bytes are large.
 const LARGE: usize = 1 << 20;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -17,28 +17,28 @@ fn count(bytes: usize) {
     COUNT.fetch_add(usize::from(bytes >= LARGE), Relaxed);
 }
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: all calls are forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -46,10 +46,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// One test, since the allocator and the buffers are the process's own.
+// A single test, because allocator and buffers are shared by the whole process.
 #[test]
-fn after_the_first_step_training_takes_no_large_new_memory() {
-    // Activations and one weight of more than a MiB each.
+fn training_makes_no_large_allocations_after_the_first_step() {
+    // The activations of a unit, and one weight, exceed a MiB each.
     let pooled = Unit { pool: true, ..Unit::new(64) };
     let full = Unit { kernel: [16, 16], padding: 0, ..Unit::new(96) };
     let stack = Stack::new([3, 32, 32], vec![Unit::new(64), pooled, full]).unwrap();
@@ -71,7 +71,7 @@ fn after_the_first_step_training_takes_no_large_new_memory() {
         backward(&pass, &stack, &images, &parameters, &gradient, true).unwrap();
     };
     for precision in [Precision::F32, Precision::Bf16] {
-        for path in Path::ALL.into_iter().filter(|path| path.is_available()) {
+        for path in KernelPath::ALL.into_iter().filter(|path| path.is_available()) {
             let engine = Engine::at_most(path, precision).unwrap();
             for threads in [1, 3] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -81,7 +81,7 @@ fn after_the_first_step_training_takes_no_large_new_memory() {
                 assert!(COUNT.swap(0, Relaxed) > 0, "the first step needs memory");
                 (0..3).for_each(|_| pool.install(|| step(engine)));
                 let taken = COUNT.swap(0, Relaxed);
-                // A thread that had no part in the first step gets its scratch when it first has.
+                // A thread that was idle in the first step allocates its scratch memory later.
                 let late = 2 * (threads - 1);
                 assert!(taken <= late, "{taken} large allocations, {threads} threads, {engine:?}");
             }

@@ -5,19 +5,21 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use lsoftmax::{Engine, EngineError, Margin, peak_gflops};
+use lsoftmax::{EngineError, Margin};
+use lsoftmax_data::{DataError, MNIST};
+use lsoftmax_kernels::{Engine, peak_gflops};
 use serde::Serialize;
 
-use crate::data::{DataError, MNIST};
 use crate::evaluate::{EvaluateError, each};
 use crate::figures::{
-    ClassAngles, Embedding, Figure, FigureError, Panel, Picture, Report, ReportError, Table,
-    scatter,
+    ClassAngles, Embedding, Figure, FigureError, Page, Panel, Picture, Table, scatter,
 };
+use crate::model::ModelError;
+use crate::model_file::TrainedModel;
 use crate::recipe::{Recipe, RecipeError};
 use crate::run::RunError;
-use crate::saved::Saved;
 use crate::train::{Ended, Event, Options, TrainError, resume, start};
 
 /// The margins that are shown.
@@ -30,14 +32,14 @@ const EFFICIENCY: f64 = 0.8;
 #[derive(Clone, Debug, Serialize)]
 pub struct Demo {
     /// One a margin.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DemoRow>,
     /// The page with table and pictures.
     pub report: PathBuf,
 }
 
 /// What came out for a margin.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct DemoRow {
     /// The margin m.
     pub margin: Margin,
     /// The share of test images that are classified rightly, in percent.
@@ -65,12 +67,9 @@ pub enum DemoError {
     /// The evaluation.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
-    /// The picture.
+    /// The picture or the page.
     #[error(transparent)]
     Figure(#[from] FigureError),
-    /// The page.
-    #[error(transparent)]
-    Report(#[from] ReportError),
     /// The kernel path that was asked for is not to be had.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -82,7 +81,7 @@ impl DemoError {
         match self {
             Self::Train(error) => error.is_bad_input(),
             Self::Run(error) => error.is_bad_input(),
-            Self::Report(_) => false,
+            Self::Figure(error) => error.is_bad_input(),
             _ => true,
         }
     }
@@ -94,8 +93,8 @@ impl DemoError {
 /// When the recipe or the kernel path is not to be had.
 pub fn seconds() -> Result<f64, DemoError> {
     let recipe = Recipe::quick("mnist-2d")?;
-    let network = recipe.network.config().map_err(crate::model::ModelError::from);
-    let stack = network.and_then(|network| Ok(network.stack()?)).map_err(TrainError::from)?;
+    let stack =
+        recipe.network_config()?.stack().map_err(ModelError::from).map_err(TrainError::from)?;
     let work: u64 = (0..stack.units().len()).map(|unit| stack.multiply_adds(unit)).sum();
     // Three products an image in training, one for each of the test images and of the held-out.
     let evaluations = 10_000 + recipe.validation as u64 * (recipe.steps / recipe.evaluate_every);
@@ -139,13 +138,13 @@ pub fn run(
         let angles = ClassAngles::of(&embedding)?;
         let accuracy = 100.0 * shown.right as f64 / shown.labels.len() as f64;
         let title = format!("m = {margin}, {accuracy:.1} % test accuracy");
-        rows.push(Row { margin: *margin, accuracy, angles });
+        rows.push(DemoRow { margin: *margin, accuracy, angles });
         panels.push(Panel { title, embedding });
     }
     let classes: Vec<String> = (0..10).map(|digit| digit.to_string()).collect();
     let picture = scatter(&panels, &classes)?;
     let demo = Demo { rows, report: out.join("report.html") };
-    picture.write(out.join("figure2.svg")).map_err(ReportError::from)?;
+    picture.write(out.join("figure2.svg"))?;
     demo.page(picture).write(&demo.report)?;
     Ok(Some(demo))
 }
@@ -160,9 +159,9 @@ struct Shown {
 
 impl Shown {
     fn of(run: &Path, options: &Options) -> Result<Self, DemoError> {
-        let Saved { model, description } = Saved::read(run)?;
+        let TrainedModel { model, description } = TrainedModel::read(run, &options.device)?;
         let digits = MNIST.read(&options.data)?;
-        let images = digits.test.expect("MNIST has test images");
+        let images = Arc::new(digits.test.expect("MNIST has test images"));
         let (mut features, mut right) = (Vec::new(), 0);
         each(&model, &images, &description.mean, |outcome| {
             features.extend_from_slice(&outcome.features);
@@ -176,7 +175,7 @@ impl Shown {
 const HEAD: [&str; 5] =
     ["m", "test accuracy", "angle to own class", "spread of a class", "angular margin"];
 
-impl Row {
+impl DemoRow {
     fn cells(&self) -> [String; 5] {
         let ClassAngles { own, spread, margin, .. } = self.angles;
         [
@@ -190,8 +189,8 @@ impl Row {
 }
 
 impl Demo {
-    fn page(&self, picture: Picture) -> Report {
-        Report {
+    fn page(&self, picture: Picture) -> Page {
+        Page {
             title: "Large-margin softmax on MNIST".into(),
             paragraphs: vec![
                 "The paper's network with two features, trained on MNIST with margins of 1 (softmax) to 4. \
@@ -216,7 +215,7 @@ impl Demo {
 
 impl fmt::Display for Demo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows: Vec<[String; 5]> = self.rows.iter().map(Row::cells).collect();
+        let rows: Vec<[String; 5]> = self.rows.iter().map(DemoRow::cells).collect();
         let width = |column: usize| {
             let cells = rows.iter().map(|row| row[column].chars().count());
             cells.max().unwrap_or(0).max(HEAD[column].chars().count())

@@ -1,20 +1,23 @@
-//! How well a model does on images.
+//! How well a model classifies images.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use std::sync::Arc;
+
+use burn::tensor::Tensor;
+use lsoftmax_data::{Images, Loader, LoaderError, Mean, Sampling};
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Batch, Images, Loader, LoaderError, Mean, Sampling};
+use crate::batch;
 use crate::model::{Classifier, ModelError};
 
 /// Images that go through the network at a time.
 const BATCH: usize = 256;
 
-/// How well a model does.
+/// How well a model classifies images.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Images.
     pub images: usize,
-    /// Those that were classified wrongly.
+    /// Those that were classified incorrectly.
     pub wrong: usize,
     /// Their share, in percent.
     pub error: f64,
@@ -37,22 +40,22 @@ pub enum EvaluateError {
 
 /// What a model makes of one image.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ImageOutput {
     /// The features.
     pub features: Vec<f32>,
-    /// W·x (+ b), one a class.
+    /// W·x (+ b), one per class.
     pub logits: Vec<f32>,
-    /// |x|, and |W_j| of every class, give the angles.
+    /// The label that came with the image.
     pub label: u32,
 }
 
-/// Evaluates a model (on the plain device) on all images.
+/// Evaluates a model (on a device without autodiff) on all images.
 ///
 /// # Errors
 /// When the images do not fit the model.
 pub fn evaluate(
     model: &Classifier,
-    images: &Images,
+    images: &Arc<Images>,
     mean: &Mean,
 ) -> Result<Evaluation, EvaluateError> {
     let norms = weight_norms(model);
@@ -84,15 +87,16 @@ pub fn evaluate(
 /// When the images do not fit the model.
 pub fn each(
     model: &Classifier,
-    images: &Images,
+    images: &Arc<Images>,
     mean: &Mean,
-    mut visit: impl FnMut(&Outcome),
+    mut visit: impl FnMut(&ImageOutput),
 ) -> Result<(), EvaluateError> {
-    let loader = Loader::new(images.clone(), mean.clone(), Sampling::evaluation(BATCH))?;
+    let loader = Loader::new(Arc::clone(images), mean.clone(), Sampling::evaluation(BATCH))?;
+    let device = model.device();
     for step in 0..loader.steps_per_epoch() {
         let batch = loader.batch(step);
         let labels = batch.labels.clone();
-        let features = model.network.forward(tensor(batch, &Device::flex()));
+        let features = model.network.forward(batch::images(batch, &device));
         let features = features.map_err(ModelError::from)?;
         let width = features.dims()[1];
         let logits = model.head.logits(features.clone());
@@ -101,16 +105,10 @@ pub fn each(
         let (features, logits) = (numbers(features), numbers(logits));
         let rows = features.chunks_exact(width).zip(logits.chunks_exact(classes));
         for ((features, logits), label) in rows.zip(labels) {
-            visit(&Outcome { features: features.into(), logits: logits.into(), label });
+            visit(&ImageOutput { features: features.into(), logits: logits.into(), label });
         }
     }
     Ok(())
-}
-
-/// A batch's pixels.
-pub(crate) fn tensor(batch: Batch, device: &Device) -> Tensor<4> {
-    let shape = [batch.labels.len(), batch.shape.channels, batch.shape.height, batch.shape.width];
-    Tensor::from_data(TensorData::new(batch.pixels, shape), device)
 }
 
 /// |W_j| of every class.

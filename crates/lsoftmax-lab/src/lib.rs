@@ -1,31 +1,31 @@
-//! Everything of the large-margin softmax that reads, writes, measures or shows.
+//! Training, evaluation, figures and benchmarks of the large-margin softmax.
 //!
 //! | | |
 //! |---|---|
-//! | [`data`] | labelled images: found, fetched, checked, read, and made into batches |
-//! | [`loss`] | the loss, and its gradients, of arrays in files |
-//! | [`model`] | a network with its head and optimiser |
-//! | [`recipe`] | what a training run is made of |
-//! | [`train`], [`run`] | training by a recipe, in a directory that it can be resumed from |
-//! | [`evaluate`], [`saved`], [`using`] | how well a model does, its files, and its use |
-//! | [`mod@bench`] | how fast head and training are on this machine |
-//! | [`figures`] | pictures, tables and the page they are on, from numbers |
-//! | [`demo`] | Figure 2 of the paper, trained here and now |
-//! | [`threads`] | the threads that all commands share |
-//! | [`arrays`] | numpy's `.npy` files, read with distrust and written whole |
+//! | [`recipe`] | the description of a training run |
+//! | [`model`], [`objective`], [`optimiser`], [`learner`], [`batch`] | network and head, loss, optimiser, one training step |
+//! | [`train`], [`run`] | training by a recipe, and the directory from which it can be resumed |
+//! | [`evaluate`], [`model_file`], [`inference`] | accuracy of a model, its files, and its use |
+//! | [`loss`] | the loss and its gradients of arrays in files |
+//! | [`figures`], [`demo`] | pictures, tables and pages from numbers; Figure 2 of the paper |
+//! | [`mod@bench`] | speed and memory of the head and of training |
+//! | [`threads`] | the thread pool |
+//!
+//! Images, loaders and arrays are `lsoftmax-data`'s, networks `lsoftmax-nn`'s, the head `lsoftmax`'s.
 
-pub mod arrays;
+pub mod batch;
 pub mod bench;
-pub mod data;
 pub mod demo;
 pub mod evaluate;
 pub mod figures;
-mod files;
+pub mod inference;
+pub mod learner;
 pub mod loss;
 pub mod model;
+pub mod model_file;
+pub mod objective;
+pub mod optimiser;
 pub mod recipe;
 pub mod run;
-pub mod saved;
 pub mod threads;
 pub mod train;
-pub mod using;

@@ -12,7 +12,7 @@ fn chart(scale: Scale, series: &[&[(u64, f64)]]) -> Chart {
         .enumerate()
         .map(|(index, points)| Series { name: format!("run {index}"), points: points.to_vec() })
         .collect();
-    Chart { title: "Loss".into(), scale, series }
+    Chart { title: "Loss".into(), x_title: "step".into(), scale, series, ..Chart::default() }
 }
 
 /// The heights of the labels at the left.
@@ -93,6 +93,8 @@ fn many_runs_with_long_names_have_room() {
     };
     let chart = Chart {
         title: "long ".repeat(60),
+        x_title: "long ".repeat(60),
+        y_title: "long ".repeat(60),
         scale: Scale::Linear,
         series: (0..60).map(series).collect(),
     };
@@ -101,6 +103,35 @@ fn many_runs_with_long_names_have_room() {
     assert!(all(&document, "text").iter().any(|text| text.text() == Some("and 20 more")));
     assert!(all(&document, "text").iter().any(|text| text.text() == Some(names[1])));
     assert_eq!(chart.draw().unwrap(), picture);
+}
+
+#[test]
+fn axes_have_their_titles() {
+    let chart = Chart {
+        y_title: "held-out error (%)".into(),
+        x_title: "iteration".into(),
+        ..chart(Scale::Linear, &[&[(0, 90.0), (10_000, 0.5)]])
+    };
+    let picture = chart.draw().unwrap();
+    let document = read(picture.as_str());
+    let label = document.root_element().attribute("aria-label");
+    assert_eq!(label, Some("Loss: held-out error (%) by iteration"));
+    let title = |text: &str| {
+        let texts = all(&document, "text");
+        *texts.iter().find(|node| node.text() == Some(text)).unwrap_or_else(|| panic!("{text}"))
+    };
+    let (x_title, y_title) = (title("iteration"), title("held-out error (%)"));
+    assert!(x_title.attribute("transform").is_none());
+    assert!(y_title.attribute("transform").is_some());
+    let bottom = heights(&document).iter().map(|label| label.1).fold(0.0, f64::max);
+    assert!(number(&x_title, "y") > bottom);
+    // Tick labels end 8 before the axis; the title is left of the widest.
+    let labels = all(&document, "text");
+    let labels = labels.iter().filter(|text| text.attribute("text-anchor") == Some("end"));
+    for label in labels {
+        let wide = 12.0 * 0.6 * label.text().unwrap().chars().count() as f64;
+        assert!(number(label, "x") - wide > number(&y_title, "x") + 12.0 / 3.0);
+    }
 }
 
 #[test]

@@ -1,22 +1,22 @@
-//! Event files, read back by a reader of their own: records, checksums and protocol buffers as their
-//! definitions say, without the writer's code.
+//! Event files, read back by an independent reader: records, checksums and protocol buffers as their
+//! specifications say, without the libraries that the writer uses.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lsoftmax_lab::data::DataDir;
+use lsoftmax_data::DataDir;
 use lsoftmax_lab::recipe::Recipe;
-use lsoftmax_lab::run::{Metric, TensorBoard};
-use lsoftmax_lab::train::{self, Ended, Event as Happening, Options};
+use lsoftmax_lab::run::{Metric, Rollback, TensorBoard};
+use lsoftmax_lab::train::{self, Ended, Event, Options};
 
-/// What an event says.
+/// The contents of an event.
 #[derive(Debug, PartialEq)]
-enum Event {
+enum Logged {
     Version(String),
-    /// Steps from this one on are dropped.
+    /// Readers discard this step and later ones.
     Start(u64),
     Scalars(u64, Vec<(String, f32)>),
 }
@@ -52,12 +52,12 @@ enum Field {
 
 impl Field {
     fn number(&self) -> u64 {
-        let Field::Number(number) = self else { panic!("{self:?} is no number") };
+        let Field::Number(number) = self else { panic!("{self:?} is not a number") };
         *number
     }
 
     fn bytes(&self) -> &[u8] {
-        let Field::Bytes(bytes) = self else { panic!("{self:?} is no row of bytes") };
+        let Field::Bytes(bytes) = self else { panic!("{self:?} is not bytes") };
         bytes
     }
 }
@@ -94,19 +94,19 @@ fn message(mut bytes: &[u8]) -> Vec<(u64, Field)> {
     fields
 }
 
-fn event(bytes: &[u8]) -> Event {
+fn event(bytes: &[u8]) -> Logged {
     let fields = message(bytes);
     let field = |number| fields.iter().find(|(found, _)| *found == number).map(|(_, f)| f);
     let time = f64::from_le_bytes(field(1).expect("a time").bytes().try_into().unwrap());
-    assert!((1.7e9..1e11).contains(&time), "{time} is no time of this century");
+    assert!((1.7e9..1e11).contains(&time), "{time} is not a time of this century");
     let step = field(2).map_or(0, Field::number);
     if let Some(version) = field(3) {
-        return Event::Version(String::from_utf8(version.bytes().to_vec()).unwrap());
+        return Logged::Version(String::from_utf8(version.bytes().to_vec()).unwrap());
     }
     if let Some(session) = field(7) {
         let status = message(session.bytes());
         assert_eq!((status.len(), status[0].0, status[0].1.number()), (1, 1, 1), "START");
-        return Event::Start(step);
+        return Logged::Start(step);
     }
     let summary = message(field(5).expect("a summary").bytes());
     let scalars = summary.iter().map(|(number, value)| {
@@ -115,41 +115,47 @@ fn event(bytes: &[u8]) -> Event {
         let tag = String::from_utf8(tag.bytes().to_vec()).unwrap();
         (tag, f32::from_le_bytes(value.bytes().try_into().unwrap()))
     });
-    Event::Scalars(step, scalars.collect())
+    Logged::Scalars(step, scalars.collect())
 }
 
-/// The events of every file of a directory, in the order of the files' names.
-fn read(directory: &Path) -> Vec<Vec<Event>> {
+/// The data of every record of every file of a directory, in the order of the files' names.
+fn records(directory: &Path) -> Vec<Vec<Vec<u8>>> {
     let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = files.collect();
     files.sort();
-    let events = |path: &std::path::PathBuf| {
+    let records = |path: &PathBuf| {
         assert!(path.file_name().unwrap().to_str().unwrap().contains("tfevents"));
         let bytes = fs::read(path).unwrap();
         let mut bytes = &bytes[..];
-        let mut events = Vec::new();
+        let mut records = Vec::new();
         while !bytes.is_empty() {
             let length = checked(&mut bytes, 8).try_into().unwrap();
             let length = u64::from_le_bytes(length) as usize;
-            events.push(event(checked(&mut bytes, length)));
+            records.push(checked(&mut bytes, length).to_vec());
         }
-        events
+        records
     };
-    files.iter().map(events).collect()
+    files.iter().map(records).collect()
+}
+
+/// The events of every file of a directory, in the order of the files' names.
+fn read(directory: &Path) -> Vec<Vec<Logged>> {
+    let events = |records: &Vec<Vec<u8>>| records.iter().map(|bytes| event(bytes)).collect();
+    records(directory).iter().map(events).collect()
 }
 
 type Curves = BTreeMap<String, BTreeMap<u64, f32>>;
 
-/// What TensorBoard shows: later events of a step win, and a start drops what comes after it.
-fn shown(files: &[Vec<Event>]) -> Curves {
+/// What TensorBoard shows: the last event of a step counts, and a start discards later steps.
+fn shown(files: &[Vec<Logged>]) -> Curves {
     let mut curves = Curves::new();
     for event in files.iter().flatten() {
         match event {
-            Event::Version(_) => {}
-            Event::Start(step) => {
+            Logged::Version(_) => {}
+            Logged::Start(step) => {
                 curves.values_mut().for_each(|curve| curve.retain(|at, _| at < step));
             }
-            Event::Scalars(step, scalars) => {
+            Logged::Scalars(step, scalars) => {
                 for (tag, value) in scalars {
                     curves.entry(tag.clone()).or_default().insert(*step, *value);
                 }
@@ -159,7 +165,7 @@ fn shown(files: &[Vec<Event>]) -> Curves {
     curves
 }
 
-/// The numbers of the log's lines, as JSON has them.
+/// The curves of the log, which is JSON lines.
 fn curves(log: &Path) -> Curves {
     let mut curves = Curves::new();
     for line in fs::read_to_string(log).unwrap().lines() {
@@ -189,24 +195,48 @@ fn the_reader_has_the_checksum_of_the_standard() {
 }
 
 #[test]
-fn a_rollback_drops_what_came_after_the_checkpoint() {
+fn events_have_the_bytes_of_the_format_zeros_included() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut events = TensorBoard::open(directory.path(), 0).unwrap();
+    events.add(&Metric::Validation { step: 300, loss: 0.0, error: 1.5 }).unwrap();
+    let files = records(directory.path());
+    // Each event begins with its time: field 1, eight bytes.
+    let after_time = |record: &Vec<u8>| {
+        assert_eq!(record[0], 0x09);
+        record[9..].to_vec()
+    };
+    let found: Vec<Vec<u8>> = files[0].iter().map(after_time).collect();
+    let expected: [&[u8]; 3] = [
+        b"\x10\x00\x1a\x0dbrain.Event:2",
+        b"\x10\x01\x3a\x02\x08\x01",
+        b"\x10\xac\x02\x2a\x31\
+          \x0a\x16\x0a\x0fvalidation/loss\x15\x00\x00\x00\x00\
+          \x0a\x17\x0a\x10validation/error\x15\x00\x00\xc0\x3f",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_rollback_discards_the_steps_after_the_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let mut events = TensorBoard::open(directory.path(), 0).unwrap();
     let validation = |step, error| Metric::Validation { step, loss: f64::NAN, error };
     events.add(&validation(100, 90.0)).unwrap();
     events.add(&validation(200, 89.0)).unwrap();
     let reason = "it diverged".to_owned();
-    events.add(&Metric::Rollback { step: 250, to: 100, lambda_floor: 1.0, reason }).unwrap();
+    events
+        .add(&Metric::Rollback(Rollback { step: 250, to: 100, lambda_floor: 1.0, reason }))
+        .unwrap();
     events.add(&validation(200_000, 12.5)).unwrap();
     let files = read(directory.path());
     assert_eq!(files.len(), 1);
-    assert_eq!(files[0][0], Event::Version("brain.Event:2".into()));
-    assert_eq!(files[0][4], Event::Start(101));
+    assert_eq!(files[0][0], Logged::Version("brain.Event:2".into()));
+    assert_eq!(files[0][4], Logged::Start(101));
     let found = &shown(&files)["validation/error"];
     assert_eq!(*found, BTreeMap::from([(100, 90.0), (200_000, 12.5)]));
 }
 
-/// A recipe for a folder with images of two classes, made here.
+/// A recipe for a folder with images of two classes, which it creates.
 fn recipe(folder: &Path) -> Recipe {
     for (class, light) in [("dark", 40), ("light", 200)] {
         fs::create_dir_all(folder.join(class)).unwrap();
@@ -244,15 +274,10 @@ fn a_run_that_is_stopped_and_resumed_has_the_curves_of_its_log() {
     let directory = tempfile::tempdir().unwrap();
     let (folder, out) = (directory.path().join("images"), directory.path().join("run"));
     let stop = Arc::new(AtomicBool::new(false));
-    let mut options = Options {
-        data: DataDir::find(Some(directory.path().to_owned())).unwrap(),
-        on_divergence: None,
-        loader_threads: 1,
-        tensorboard: true,
-        stop: Arc::clone(&stop),
-    };
-    let mut stop_early = |event: Happening<'_>| {
-        if let Happening::Stepped { step: 6 } = event {
+    let data = DataDir::find(Some(directory.path().to_owned())).unwrap();
+    let mut options = Options { tensorboard: true, stop: Arc::clone(&stop), ..Options::new(data) };
+    let mut stop_early = |event: Event<'_>| {
+        if let Event::Stepped { step: 6 } = event {
             stop.store(true, Ordering::Relaxed);
         }
     };
@@ -267,7 +292,7 @@ fn a_run_that_is_stopped_and_resumed_has_the_curves_of_its_log() {
     assert!(matches!(ended, Ended::Done(_)));
     let files = read(&out.join("tensorboard"));
     assert_eq!(files.len(), 2);
-    assert_eq!(files[1][1], Event::Start(5));
+    assert_eq!(files[1][1], Logged::Start(5));
     let found = shown(&files);
     assert_eq!(found.len(), 9);
     assert_eq!(found, curves(&out.join("metrics.jsonl")));

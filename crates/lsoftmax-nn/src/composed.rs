@@ -4,7 +4,7 @@ use burn::module::Param;
 use burn::tensor::Tensor;
 use burn::tensor::module::{batch_norm, batch_norm_train, conv2d, max_pool2d};
 use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
-use lsoftmax_kernels::conv::EPSILON;
+use lsoftmax_kernels::conv::{EPSILON, Unit};
 
 use crate::ConvUnit;
 
@@ -14,7 +14,8 @@ pub(crate) fn run(units: &[ConvUnit], images: Tensor<4>) -> Tensor<4> {
 }
 
 fn forward(unit: &ConvUnit, input: Tensor<4>) -> Tensor<4> {
-    let options = ConvOptions::new([unit.stride; 2], [unit.padding; 2], [1, 1], 1);
+    let Unit { stride, padding, pool, .. } = unit.unit();
+    let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], 1);
     let trains = unit.trains_on(&input);
     let bias = unit.bias.as_ref().map(Param::val);
     let output = conv2d(input, unit.weight.val(), bias, options);
@@ -23,7 +24,7 @@ fn forward(unit: &ConvUnit, input: Tensor<4>) -> Tensor<4> {
         Some(slope) => prelu(output, slope.val()),
         None => output,
     };
-    if !unit.pool {
+    if !pool {
         return output;
     }
     max_pool2d(output, MaxPoolOptions::new([2, 2]).with_ceil_mode(true))

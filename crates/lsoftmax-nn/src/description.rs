@@ -1,4 +1,4 @@
-//! What a network is made of, and the paper's networks.
+//! What a network is made of.
 
 use burn::config::Config;
 use lsoftmax_kernels::conv::{Stack, Unit};
@@ -41,15 +41,15 @@ impl Config for NetworkConfig {}
 pub struct StageConfig {
     /// Output channels of every convolution.
     pub filters: usize,
-    /// Height and width of the kernels; 3 unless said otherwise.
+    /// Height and width of the kernels; 3 by default.
     #[serde(default = "three")]
     pub kernel: usize,
     /// How many convolutions there are.
     pub units: usize,
-    /// The stride of the first convolution, 1 or 2; 1 unless said otherwise. The others have 1.
+    /// The stride of the first convolution, 1 or 2; 1 by default. The others have 1.
     #[serde(default = "one")]
     pub stride: usize,
-    /// Whether 2x2 max pooling of stride 2 ends the stage; it does unless said otherwise.
+    /// Whether 2x2 max pooling of stride 2 ends the stage; true by default.
     #[serde(default = "yes")]
     pub pool: bool,
 }
@@ -60,7 +60,7 @@ pub struct StageConfig {
 pub struct FeaturesConfig {
     /// How many features there are.
     pub size: usize,
-    /// What follows the layer; PReLU unless said otherwise.
+    /// What follows the layer; PReLU by default.
     #[serde(default)]
     pub activation: Activation,
 }
@@ -94,11 +94,6 @@ impl StageConfig {
         Self { filters, kernel: 3, units, stride: 1, pool: true }
     }
 
-    /// The first convolution of all: a stage of one without pooling.
-    fn first(filters: usize) -> Self {
-        Self { pool: false, ..Self::new(filters, 1) }
-    }
-
     fn units(&self) -> impl Iterator<Item = Unit> {
         (1..=self.units).map(|place| Unit {
             kernel: [self.kernel; 2],
@@ -111,76 +106,6 @@ impl StageConfig {
 }
 
 impl NetworkConfig {
-    /// The names of the paper's networks, for [`NetworkConfig::named`].
-    pub const NAMES: [&str; 5] = ["mnist-2d", "mnist", "cifar10", "cifar100", "lfw"];
-
-    /// The network of a name.
-    ///
-    /// # Errors
-    /// When there is none; the error says which name is nearest.
-    pub fn named(name: &str) -> Result<Self, NetworkError> {
-        Ok(match name {
-            "mnist-2d" => Self::mnist_2d(),
-            "mnist" => Self::mnist(),
-            "cifar10" => Self::cifar10(),
-            "cifar100" => Self::cifar100(),
-            "lfw" => Self::lfw(),
-            _ => return Err(unknown(name)),
-        })
-    }
-
-    /// The network of the paper's Figure 2: two linear features, to be looked at.
-    pub fn mnist_2d() -> Self {
-        let stage = |filters| StageConfig { kernel: 5, ..StageConfig::new(filters, 2) };
-        Self {
-            input: [1, 28, 28],
-            stages: vec![stage(32), stage(64), stage(128)],
-            features: FeaturesConfig { size: 2, activation: Activation::None },
-        }
-    }
-
-    /// The paper's network for MNIST.
-    pub fn mnist() -> Self {
-        let stage = || StageConfig::new(64, 3);
-        Self {
-            input: [1, 28, 28],
-            stages: vec![StageConfig::first(64), stage(), stage(), stage()],
-            features: FeaturesConfig::new(256),
-        }
-    }
-
-    /// The paper's network for CIFAR10, plain and augmented.
-    pub fn cifar10() -> Self {
-        let stage = |filters| StageConfig::new(filters, 4);
-        Self {
-            input: [3, 32, 32],
-            stages: vec![StageConfig::first(64), stage(64), stage(96), stage(128)],
-            features: FeaturesConfig::new(256),
-        }
-    }
-
-    /// The paper's network for CIFAR100.
-    pub fn cifar100() -> Self {
-        let stage = |filters| StageConfig::new(filters, 4);
-        Self {
-            input: [3, 32, 32],
-            stages: vec![StageConfig::first(96), stage(96), stage(192), stage(384)],
-            features: FeaturesConfig::new(512),
-        }
-    }
-
-    /// The paper's network for faces, 112 high and 96 wide.
-    pub fn lfw() -> Self {
-        let stage = |filters| StageConfig::new(filters, 4);
-        let first = StageConfig { stride: 2, ..StageConfig::first(64) };
-        let last = StageConfig { pool: false, ..stage(256) };
-        Self {
-            input: [3, 112, 96],
-            stages: vec![first, stage(64), stage(256), stage(256), last],
-            features: FeaturesConfig::new(512),
-        }
-    }
-
     /// The sizes of every layer, checked.
     ///
     /// # Errors
@@ -243,22 +168,13 @@ fn check(what: &str, found: usize, most: usize) -> Result<(), NetworkError> {
     Err(NetworkError::Size { what: what.to_owned(), found, most })
 }
 
-/// Parameters of a unit: weights, and one a filter of bias, γ, β and slope where it has them.
+/// Parameters of a unit: weights, and one per filter of bias, γ, β and slope where it has them.
 pub(crate) fn parameters(stack: &Stack, unit: usize) -> u128 {
     let [channels, ..] = stack.unit_input(unit);
     let Unit { filters, kernel: [height, width], bias, norm, prelu, .. } = stack.units()[unit];
     let vectors = u128::from(bias) + 2 * u128::from(norm) + u128::from(prelu);
     let weights = [channels, height, width].into_iter().map(|size| size as u128).product::<u128>();
     filters as u128 * (weights + vectors)
-}
-
-fn unknown(name: &str) -> NetworkError {
-    let [first, others @ ..] = NetworkConfig::NAMES;
-    let distance = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), known);
-    let nearest = others.into_iter().fold(first, |nearest, known| {
-        if distance(known) < distance(nearest) { known } else { nearest }
-    });
-    NetworkError::Unknown { name: name.to_owned(), nearest, known: NetworkConfig::NAMES.join(", ") }
 }
 
 impl FeaturesConfig {

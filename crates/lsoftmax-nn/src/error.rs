@@ -7,14 +7,10 @@ use lsoftmax_kernels::conv::StackError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
     /// There is no network of this name.
-    #[error(
-        "there is no network called \"{name}\": did you mean {nearest}? The networks are {known}"
-    )]
+    #[error("there is no network called \"{name}\": the networks are {known}")]
     Unknown {
         /// What was asked for.
         name: String,
-        /// The most similar name that there is.
-        nearest: &'static str,
         /// All names.
         known: String,
     },
@@ -49,7 +45,7 @@ pub enum NetworkError {
         /// Those of the images.
         found: [usize; 3],
     },
-    /// The kernel path that was asked for is not to be had.
+    /// The kernel path asked for is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The layers don't fit together.

@@ -1,56 +1,57 @@
 //! The units on Burn's CPU backend, computed by `lsoftmax-kernels`.
 //!
-//! The kernels compute a run of units in one go, outside of any graph. In the graph the images and
+//! The kernels compute a chain of units together, outside of any graph. In the graph the images and
 //! every unit are nodes of their own, since a node's parents are an array and networks differ in
 //! length: all nodes but the last stand for values that only the kernels see, and hold one number.
-//! The last node's backward pass computes all gradients; the nodes before it hand theirs out as
-//! autodiff comes by.
+//! The last node's backward pass computes all gradients; the nodes before it return theirs when
+//! autodiff visits them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use burn::backend::{Autodiff, BackendTensor, DispatchTensor, DispatchTensorKind, Flex};
-use burn::backend::{TensorMetadata, tensor::FloatTensor};
+use burn::backend::{BackendTensor, DispatchTensor, DispatchTensorKind, Flex, TensorMetadata};
 use burn::module::{Param, RunningState};
 use burn::tensor::Tensor;
 use burn_autodiff::checkpoint::{base::Checkpointer, strategy::NoCheckpointing};
 use burn_autodiff::grads::Gradients as GradientStore;
 use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
-use lsoftmax::cpu::{FlexTensor, contiguous, slice, tensor};
-use lsoftmax_kernels::conv::{
-    Forward, Moments, Parameters, Stack, UnitGradients, backward, forward, infer,
+use lsoftmax_flex::{
+    Execution, FlexTensor, TrackedTensor, as_slice, contiguous, from_buffer, into_tensor, tracked,
 };
-use lsoftmax_kernels::{Buffer, Engine};
+use lsoftmax_kernels::Buffer;
+use lsoftmax_kernels::conv::{
+    Moments, Parameters, Stack, StackForward, UnitGradients, backward, forward, infer,
+};
 
 use crate::{ConvUnit, NetworkError};
-
-type Tracked = FloatTensor<Autodiff<Flex>>;
 
 /// The units' output, if the kernels can compute it: f32 on the CPU, in training as a whole or in
 /// inference.
 pub(crate) fn run(
     units: &[ConvUnit],
+    stack: &Arc<Stack>,
+    execution: &Execution,
     images: &Tensor<4>,
 ) -> Result<Option<Tensor<4>>, NetworkError> {
-    let Some(inputs) = Inputs::new(units, images) else { return Ok(None) };
-    let [count, channels, height, width] = images.dims();
+    let [count, ..] = images.dims();
+    let Some(inputs) = NetworkTensors::new(units, images) else { return Ok(None) };
     if count == 0 {
         return Ok(None);
     }
-    let stack = Stack::new([channels, height, width], units.iter().map(ConvUnit::unit).collect())?;
-    let engine = Engine::new(units[0].precision)?;
+    let Some(engine) = execution.engine()? else { return Ok(None) };
     let [filters, height, width] = stack.output();
     let shape = [count, filters, height, width];
 
+    let values = as_slice(&inputs.images);
     if !images.device().is_autodiff() {
         let moments = running_moments(units);
-        let output = infer(engine, &stack, slice(&inputs.images), &inputs.parameters(), &moments)?;
-        return Ok(Some(from_flex(tensor(output, shape))));
+        let output = infer(engine, stack, values, &inputs.parameters(), &moments)?;
+        return Ok(Some(into_tensor(from_buffer(output, shape))));
     }
     if !units.iter().all(|unit| unit.gamma.is_none() || unit.trains_on(images)) {
         return Ok(None);
     }
     let Some(nodes) = Nodes::new(units, images) else { return Ok(None) };
-    let pass = forward(engine, &stack, slice(&inputs.images), &inputs.parameters())?;
+    let pass = forward(engine, stack, values, &inputs.parameters())?;
     for (index, (unit, moments)) in units.iter().zip(&pass.moments).enumerate() {
         if unit.gamma.is_some() {
             let [_, height, width] = stack.convolved(index);
@@ -59,18 +60,18 @@ pub(crate) fn run(
             unit.update_running(mean, variance, count * height * width);
         }
     }
-    Ok(Some(nodes.track(stack, inputs, pass, shape)))
+    Ok(Some(nodes.track(stack.clone(), inputs, pass, shape)))
 }
 
 /// The tensors that units are computed from, shared, not copied.
 #[derive(Debug)]
-struct Inputs {
+struct NetworkTensors {
     images: FlexTensor,
-    units: Vec<UnitInputs>,
+    units: Vec<UnitTensors>,
 }
 
 #[derive(Debug)]
-struct UnitInputs {
+struct UnitTensors {
     weight: FlexTensor,
     bias: Option<FlexTensor>,
     gamma: Option<FlexTensor>,
@@ -78,7 +79,7 @@ struct UnitInputs {
     slope: Option<FlexTensor>,
 }
 
-impl Inputs {
+impl NetworkTensors {
     fn new(units: &[ConvUnit], images: &Tensor<4>) -> Option<Self> {
         // A parameter that is not there is fine; one that is elsewhere is not.
         let vector = |parameter: &Option<Param<Tensor<1>>>| match parameter {
@@ -86,7 +87,7 @@ impl Inputs {
             None => Some(None),
         };
         let units = units.iter().map(|unit| {
-            Some(UnitInputs {
+            Some(UnitTensors {
                 weight: contiguous(unit.weight.val())?,
                 bias: vector(&unit.bias)?,
                 gamma: vector(&unit.gamma)?,
@@ -99,12 +100,12 @@ impl Inputs {
 
     fn parameters(&self) -> Vec<Parameters<'_>> {
         fn vector(tensor: &Option<FlexTensor>) -> &[f32] {
-            tensor.as_ref().map_or(&[], slice)
+            tensor.as_ref().map_or(&[], as_slice)
         }
         self.units
             .iter()
             .map(|unit| Parameters {
-                weight: slice(&unit.weight),
+                weight: as_slice(&unit.weight),
                 bias: vector(&unit.bias),
                 gamma: vector(&unit.gamma),
                 beta: vector(&unit.beta),
@@ -118,7 +119,7 @@ impl Inputs {
 fn running_moments(units: &[ConvUnit]) -> Vec<Moments> {
     let values = |running: &Option<RunningState<Tensor<1>>>| {
         let values = running.as_ref().and_then(|running| contiguous(running.value()));
-        values.map_or(Vec::new(), |values| slice(&values).to_vec())
+        values.map_or(Vec::new(), |values| as_slice(&values).to_vec())
     };
     let moments = |unit: &ConvUnit| Moments {
         mean: values(&unit.running_mean),
@@ -127,27 +128,12 @@ fn running_moments(units: &[ConvUnit]) -> Vec<Moments> {
     units.iter().map(moments).collect()
 }
 
-fn from_flex(tensor: FlexTensor) -> Tensor<4> {
-    let kind = DispatchTensorKind::Flex(BackendTensor::Float(tensor));
-    Tensor::from_dispatch(DispatchTensor { kind, autodiff: Default::default() })
-}
-
 /// What the graph knows of the units' inputs.
 struct Nodes {
     images: NodeGuard,
     /// In the order of [`parameter_gradients`].
     units: Vec<Vec<NodeGuard>>,
     context: burn::backend::DispatchAutodiffContext,
-}
-
-fn tracked<const D: usize>(tensor: Tensor<D>) -> Option<Tracked> {
-    match tensor.into_dispatch().kind {
-        DispatchTensorKind::Autodiff(kind) => match *kind {
-            DispatchTensorKind::Flex(BackendTensor::Autodiff(tensor)) => Some(tensor),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 impl Nodes {
@@ -167,17 +153,17 @@ impl Nodes {
     /// Enters images and units into the graph.
     fn track(
         self,
-        stack: Stack,
-        inputs: Inputs,
-        mut forward: Forward,
+        stack: Arc<Stack>,
+        inputs: NetworkTensors,
+        mut forward: StackForward,
         shape: [usize; 4],
     ) -> Tensor<4> {
-        let output = tensor(std::mem::take(&mut forward.output), shape);
+        let output = from_buffer(std::mem::take(&mut forward.output), shape);
         let entry = ImagesBackward.prepare::<NoCheckpointing>([self.images]);
         let entry = entry.compute_bound().stateful();
         let want_images = matches!(entry, OpsKind::Tracked(_));
-        let stage = Mutex::new(Stage::Computed(Box::new(forward)));
-        let pass = Arc::new(Pass { stack, inputs, want_images, stage });
+        let state = Mutex::new(PassState::Computed(Box::new(forward)));
+        let pass = Arc::new(NetworkPass { stack, inputs, want_images, state });
         let mut last = match entry {
             OpsKind::Tracked(prep) => prep.finish(pass.clone(), token()),
             OpsKind::UnTracked(prep) => prep.finish(token()),
@@ -185,7 +171,7 @@ impl Nodes {
         let mut values = std::iter::repeat_with(token).take(self.units.len() - 1).chain([output]);
         for (index, parents) in self.units.into_iter().enumerate() {
             let parents = std::iter::once(last.node()).chain(parents).collect();
-            let value = values.next().expect("a value a unit");
+            let value = values.next().expect("one value per unit");
             last = enter(parents, UnitNode { pass: pass.clone(), index }, value);
         }
         let kind = DispatchTensorKind::Flex(BackendTensor::Autodiff(last));
@@ -198,11 +184,11 @@ impl Nodes {
 fn token() -> FlexTensor {
     let mut one = Buffer::new(1);
     one.fill(0.0);
-    tensor(one, [1])
+    from_buffer(one, [1])
 }
 
 /// A node with what comes before it and two (weight) to six parents in all.
-fn enter(parents: Vec<NodeGuard>, node: UnitNode, value: FlexTensor) -> Tracked {
+fn enter(parents: Vec<NodeGuard>, node: UnitNode, value: FlexTensor) -> TrackedTensor {
     match parents.len() {
         2 => enter_with::<2>(parents, node, value),
         3 => enter_with::<3>(parents, node, value),
@@ -216,7 +202,7 @@ fn enter_with<const N: usize>(
     parents: Vec<NodeGuard>,
     node: UnitNode,
     value: FlexTensor,
-) -> Tracked {
+) -> TrackedTensor {
     let parents: [NodeGuard; N] = parents.try_into().expect("the length was matched");
     match UnitBackward.prepare::<NoCheckpointing>(parents).compute_bound().stateful() {
         OpsKind::Tracked(prep) => prep.finish(node, value),
@@ -226,24 +212,24 @@ fn enter_with<const N: usize>(
 
 /// A forward pass, shared by the nodes of its units.
 #[derive(Debug)]
-struct Pass {
-    stack: Stack,
-    inputs: Inputs,
+struct NetworkPass {
+    stack: Arc<Stack>,
+    inputs: NetworkTensors,
     want_images: bool,
-    stage: Mutex<Stage>,
+    state: Mutex<PassState>,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum PassState {
     /// The forward pass has been computed.
-    Computed(Box<Forward>),
+    Computed(Box<StackForward>),
     /// The gradients have been; each is handed out once.
     Differentiated { images: Option<Buffer>, units: Vec<Option<UnitGradients>> },
 }
 
 #[derive(Clone, Debug)]
 struct UnitNode {
-    pass: Arc<Pass>,
+    pass: Arc<NetworkPass>,
     index: usize,
 }
 
@@ -261,16 +247,16 @@ impl<const N: usize> Backward<Flex, N> for UnitBackward {
     ) {
         let UnitNode { pass, index } = ops.state;
         let upstream = grads.consume::<Flex>(&ops.node);
-        let mut stage = pass.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Stage::Computed(forward) = &*stage {
+        let mut state = pass.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let PassState::Computed(forward) = &*state {
             let upstream =
                 if upstream.is_contiguous() { upstream } else { upstream.to_contiguous() };
-            *stage = pass.differentiate(forward, slice(&upstream));
+            *state = pass.differentiate(forward, as_slice(&upstream));
         }
-        let Stage::Differentiated { units, .. } = &mut *stage else {
+        let PassState::Differentiated { units, .. } = &mut *state else {
             unreachable!("the pass has just been differentiated")
         };
-        let unit = units[index].take().expect("autodiff comes by once");
+        let unit = units[index].take().expect("autodiff visits a node once");
         let mut parents = ops.parents.into_iter();
         if let Some(before) = parents.next().flatten() {
             grads.register::<Flex>(before.id, token());
@@ -288,7 +274,7 @@ impl<const N: usize> Backward<Flex, N> for UnitBackward {
 struct ImagesBackward;
 
 impl Backward<Flex, 1> for ImagesBackward {
-    type State = Arc<Pass>;
+    type State = Arc<NetworkPass>;
 
     fn backward(
         self,
@@ -298,17 +284,18 @@ impl Backward<Flex, 1> for ImagesBackward {
     ) {
         grads.consume::<Flex>(&ops.node);
         let pass = ops.state;
-        let mut stage = pass.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Stage::Differentiated { images, .. }, [Some(node)]) = (&mut *stage, ops.parents) {
+        let mut state = pass.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (PassState::Differentiated { images, .. }, [Some(node)]) = (&mut *state, ops.parents)
+        {
             let gradient = images.take().expect("the images' gradient was wanted");
-            grads.register::<Flex>(node.id, tensor(gradient, pass.inputs.images.shape()));
+            grads.register::<Flex>(node.id, from_buffer(gradient, pass.inputs.images.shape()));
         }
     }
 }
 
-impl Pass {
-    fn differentiate(&self, forward: &Forward, upstream: &[f32]) -> Stage {
-        let images = slice(&self.inputs.images);
+impl NetworkPass {
+    fn differentiate(&self, forward: &StackForward, upstream: &[f32]) -> PassState {
+        let images = as_slice(&self.inputs.images);
         let found = backward(
             forward,
             &self.stack,
@@ -318,7 +305,7 @@ impl Pass {
             self.want_images,
         );
         let found = found.expect("the forward pass has checked the sizes");
-        Stage::Differentiated {
+        PassState::Differentiated {
             images: found.images,
             units: found.units.into_iter().map(Some).collect(),
         }
@@ -326,8 +313,8 @@ impl Pass {
 }
 
 /// Gradients of weight, bias, gamma, beta and slopes, those that the unit has.
-fn parameter_gradients(found: UnitGradients, inputs: &UnitInputs) -> Vec<FlexTensor> {
-    let mut gradients = vec![tensor(found.weight, inputs.weight.shape())];
+fn parameter_gradients(found: UnitGradients, inputs: &UnitTensors) -> Vec<FlexTensor> {
+    let mut gradients = vec![from_buffer(found.weight, inputs.weight.shape())];
     let vectors = [
         (&inputs.bias, found.bias),
         (&inputs.gamma, found.gamma),
@@ -338,7 +325,7 @@ fn parameter_gradients(found: UnitGradients, inputs: &UnitInputs) -> Vec<FlexTen
         if input.is_some() {
             let mut buffer = Buffer::new(values.len());
             buffer.copy_from_slice(&values);
-            gradients.push(tensor(buffer, [values.len()]));
+            gradients.push(from_buffer(buffer, [values.len()]));
         }
     }
     gradients

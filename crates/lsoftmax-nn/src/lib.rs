@@ -26,21 +26,26 @@
 //! | | |
 //! |---|---|
 //! | [`NetworkConfig`] → [`Network`] | a description, and the network that it describes |
-//! | [`ConvUnitConfig`] → [`ConvUnit`] | one layer, for networks of another shape |
-//! | [`Summary`] | what a description amounts to, layer by layer |
+//! | [`Unit`] → [`ConvUnit`] | one layer, for networks of another shape |
+//! | [`PaperNetwork`] | the paper's networks, by name |
+//! | [`NetworkSummary`] | what a description amounts to, layer by layer |
 
 mod composed;
 mod description;
 mod error;
 mod fused;
 mod network;
+mod paper;
+mod run;
 mod summary;
 mod unit;
 
 pub use description::{Activation, FeaturesConfig, NetworkConfig, StageConfig};
 pub use error::NetworkError;
+pub use lsoftmax_flex::Execution;
 pub use lsoftmax_kernels::Precision;
 pub use lsoftmax_kernels::conv::{Stack, StackError, Unit};
 pub use network::Network;
-pub use summary::{Layer, Summary};
-pub use unit::{ConvUnit, ConvUnitConfig};
+pub use paper::PaperNetwork;
+pub use summary::{LayerSummary, NetworkSummary};
+pub use unit::ConvUnit;

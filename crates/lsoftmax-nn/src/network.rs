@@ -1,15 +1,18 @@
 //! A network as a Burn module.
 
+use std::sync::Arc;
+
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use lsoftmax_kernels::Precision;
+use lsoftmax_flex::Execution;
 use lsoftmax_kernels::conv::Stack;
 
-use crate::unit::run;
-use crate::{ConvUnit, ConvUnitConfig, NetworkConfig, NetworkError};
+use crate::{ConvUnit, NetworkConfig, NetworkError, run};
 
 impl NetworkConfig {
-    /// Builds the network; its weights are drawn here and now, first layer first.
+    /// Builds the network. Its weights are drawn now, first layer first, and its [`Execution`] is
+    /// chosen now: the CPU kernels with products of f32, on a path no higher than the environment
+    /// variable `LSOFTMAX_KERNEL` says. [`Network::with_execution`] sets another.
     ///
     /// # Errors
     /// When the description does not fit together.
@@ -17,9 +20,9 @@ impl NetworkConfig {
         let stack = self.stack()?;
         let units = stack.units().iter().enumerate();
         let units = units
-            .map(|(i, unit)| ConvUnitConfig::of_unit(stack.unit_input(i)[0], unit).init(device))
+            .map(|(index, unit)| ConvUnit::new(stack.unit_input(index)[0], *unit, device))
             .collect();
-        Ok(Network { units, stack })
+        Ok(Network { units, stack: Arc::new(stack), execution: Execution::default() })
     }
 }
 
@@ -41,7 +44,10 @@ pub struct Network {
     pub units: Vec<ConvUnit>,
     /// Sizes of everything, layer by layer.
     #[module(skip)]
-    stack: Stack,
+    stack: Arc<Stack>,
+    /// What computes all units.
+    #[module(skip)]
+    execution: Execution,
 }
 
 impl Network {
@@ -53,8 +59,8 @@ impl Network {
     /// - output: `[images, features]`
     ///
     /// # Errors
-    /// When the images have another size than the network was described for, or the environment
-    /// asks for a kernel path that the CPU lacks.
+    /// When the images have another size than the network was described for, or the kernel
+    /// path asked for is unavailable.
     pub fn forward(&self, images: Tensor<4>) -> Result<Tensor<2>, NetworkError> {
         let [count, channels, height, width] = images.dims();
         let (found, expected) = ([channels, height, width], self.stack.input());
@@ -62,27 +68,31 @@ impl Network {
             return Err(NetworkError::Images { expected, found });
         }
         let [features, ..] = self.stack.output();
-        Ok(run(&self.units, images)?.reshape([count, features]))
+        let output = run::units(&self.units, &self.stack, &self.execution, images)?;
+        Ok(output.reshape([count, features]))
     }
 
-    /// Sets the precision of products on the CPU.
-    pub fn with_precision(mut self, precision: Precision) -> Self {
-        for unit in &mut self.units {
-            unit.precision = precision;
-        }
+    /// Sets what computes the network. It counts for all units, whatever their own
+    /// [execution](ConvUnit::with_execution) is.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use lsoftmax_nn::{Execution, NetworkConfig, Precision};
+    /// let network = NetworkConfig::mnist().init(&Device::flex())?;
+    /// let network = network.with_execution(Execution::new(Precision::Bf16));
+    /// # Ok::<(), lsoftmax_nn::NetworkError>(())
+    /// ```
+    pub fn with_execution(mut self, execution: Execution) -> Self {
+        self.execution = execution;
         self
     }
 
-    /// Sets whether the network is composed of Burn's own operations even where there are kernels for
-    /// it: to compare the two.
-    pub fn with_composed(mut self, composed: bool) -> Self {
-        for unit in &mut self.units {
-            unit.composed = composed;
-        }
-        self
+    /// What computes the network.
+    pub fn execution(&self) -> &Execution {
+        &self.execution
     }
 
-    /// The sizes of every layer, in the words of the CPU kernels.
+    /// The sizes of every layer, as the CPU kernels describe them.
     pub fn stack(&self) -> &Stack {
         &self.stack
     }

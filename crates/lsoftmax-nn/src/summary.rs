@@ -10,20 +10,20 @@ use crate::{NetworkConfig, NetworkError};
 
 /// The layers of a network with their sizes; prints as a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub struct NetworkSummary {
     /// Channels, height and width of an image.
     pub input: [usize; 3],
     /// The layers, first to last.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<LayerSummary>,
     /// What training learns, of all layers. Batch norm's running statistics are not among it.
     pub parameters: u64,
     /// Multiply-adds of an image's forward pass.
     pub multiply_adds: u64,
 }
 
-/// A layer of a [`Summary`].
+/// A layer of a [`NetworkSummary`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Layer {
+pub struct LayerSummary {
     /// Such as conv1.2, the second convolution of stage conv1; pool1; features.
     pub name: String,
     /// Height and width of the kernel.
@@ -43,7 +43,7 @@ impl NetworkConfig {
     ///
     /// # Errors
     /// When the description does not fit together.
-    pub fn summary(&self) -> Result<Summary, NetworkError> {
+    pub fn summary(&self) -> Result<NetworkSummary, NetworkError> {
         let stack = self.stack()?;
         let mut layers = Vec::with_capacity(stack.units().len() + self.stages.len());
         let mut unit = 0;
@@ -58,7 +58,7 @@ impl NetworkConfig {
             }
         }
         layers.push(convolution(&stack, unit, "features".to_owned()));
-        Ok(Summary {
+        Ok(NetworkSummary {
             input: self.input,
             parameters: layers.iter().map(|layer| layer.parameters).sum(),
             multiply_adds: layers.iter().map(|layer| layer.multiply_adds).sum(),
@@ -68,9 +68,9 @@ impl NetworkConfig {
 }
 
 /// A unit without its pooling.
-fn convolution(stack: &Stack, unit: usize, name: String) -> Layer {
+fn convolution(stack: &Stack, unit: usize, name: String) -> LayerSummary {
     let Unit { kernel, stride, .. } = stack.units()[unit];
-    Layer {
+    LayerSummary {
         name,
         kernel,
         stride,
@@ -80,11 +80,11 @@ fn convolution(stack: &Stack, unit: usize, name: String) -> Layer {
     }
 }
 
-fn pool(name: String, output: [usize; 3]) -> Layer {
-    Layer { name, kernel: [2, 2], stride: 2, output, parameters: 0, multiply_adds: 0 }
+fn pool(name: String, output: [usize; 3]) -> LayerSummary {
+    LayerSummary { name, kernel: [2, 2], stride: 2, output, parameters: 0, multiply_adds: 0 }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for NetworkSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heading = ["layer", "kernel", "stride", "output", "parameters", "multiply-adds"];
         let mut rows = vec![heading.map(str::to_owned)];

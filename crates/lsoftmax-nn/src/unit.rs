@@ -1,90 +1,76 @@
 //! A layer of the networks as a Burn module.
 
-use burn::config::Config;
 use burn::module::{Flag, Initializer, Module, Param, RunningState};
 use burn::tensor::{Device, Tensor};
-use lsoftmax_kernels::Precision;
-use lsoftmax_kernels::conv::Unit;
+use lsoftmax_flex::Execution;
+use lsoftmax_kernels::conv::{Stack, Unit};
 
-use crate::{NetworkError, composed, fused};
-
-/// Configuration of a [`ConvUnit`].
-///
-/// ```
-/// use burn::tensor::Device;
-/// use lsoftmax_nn::ConvUnitConfig;
-/// let unit = ConvUnitConfig::new(3, 64).with_pool(true).init(&Device::flex());
-/// assert_eq!(unit.weight.dims(), [64, 3, 3, 3]);
-/// ```
-#[derive(Config, Debug, PartialEq)]
-pub struct ConvUnitConfig {
-    /// Channels of the input.
-    pub channels: usize,
-    /// Channels of the output.
-    pub filters: usize,
-    /// Height and width of the kernel.
-    #[config(default = "[3, 3]")]
-    pub kernel: [usize; 2],
-    /// Zeros around the input, on every side.
-    #[config(default = 1)]
-    pub padding: usize,
-    /// Input pixels from one output pixel to the next: 1 or 2.
-    #[config(default = 1)]
-    pub stride: usize,
-    /// Whether the convolution adds a bias.
-    #[config(default = false)]
-    pub bias: bool,
-    /// Whether batch norm follows.
-    #[config(default = true)]
-    pub norm: bool,
-    /// Whether PReLU follows, one slope a channel.
-    #[config(default = true)]
-    pub prelu: bool,
-    /// Whether 2x2 max pooling of stride 2 follows; an odd size is rounded up, as Caffe does.
-    #[config(default = false)]
-    pub pool: bool,
-    /// The share of a batch in batch norm's running statistics.
-    #[config(default = 0.1)]
-    pub momentum: f64,
-    /// The precision of products on the CPU.
-    #[config(default = "Precision::F32")]
-    pub precision: Precision,
-    /// Whether to compose the unit of Burn's own operations even where there are kernels for it.
-    #[config(default = false)]
-    pub composed: bool,
-}
+use crate::{NetworkError, run};
 
 /// The slopes that PReLU starts with, as in He et al.
 const SLOPE: f64 = 0.25;
 
-impl ConvUnitConfig {
-    /// The configuration of a kernel's unit for an input of `channels` channels.
-    pub fn of_unit(channels: usize, unit: &Unit) -> Self {
-        let Unit { filters, kernel, padding, stride, bias, norm, prelu, pool } = *unit;
-        Self::new(channels, filters)
-            .with_kernel(kernel)
-            .with_padding(padding)
-            .with_stride(stride)
-            .with_bias(bias)
-            .with_norm(norm)
-            .with_prelu(prelu)
-            .with_pool(pool)
-    }
+/// The default share of a batch in batch norm's running statistics.
+const MOMENTUM: f64 = 0.1;
 
-    /// Builds the unit; its weights are drawn here and now, not at first use.
+/// A convolution, then what its [`Unit`] asks for of batch norm, PReLU and 2x2 max pooling, in this
+/// order.
+///
+/// With z the convolution of the input (plus a bias), over a channel:
+///
+/// - batch norm: u = γ (z − mean) / √(variance + ε) + β, with ε = 1e-5
+/// - PReLU: u if u > 0, else slope · u
+/// - pooling: the largest of two by two, the last row and column alone where the size is odd
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use lsoftmax_nn::{ConvUnit, Unit};
+/// let device = Device::flex();
+/// let unit = ConvUnit::new(3, Unit { pool: true, ..Unit::new(64) }, &device);
+/// assert_eq!(unit.weight.dims(), [64, 3, 3, 3]);
+/// let output = unit.forward(Tensor::zeros([2, 3, 32, 32], &device))?;
+/// assert_eq!(output.dims(), [2, 64, 16, 16]);
+/// # Ok::<(), lsoftmax_nn::NetworkError>(())
+/// ```
+#[derive(Module, Debug)]
+pub struct ConvUnit {
+    /// The kernel: `[filters, channels, height, width]`.
+    pub weight: Param<Tensor<4>>,
+    /// The convolution's bias, one per filter.
+    pub bias: Option<Param<Tensor<1>>>,
+    /// γ of batch norm, one per filter.
+    pub gamma: Option<Param<Tensor<1>>>,
+    /// β of batch norm, one per filter.
+    pub beta: Option<Param<Tensor<1>>>,
+    /// PReLU's slopes, one per filter.
+    pub slope: Option<Param<Tensor<1>>>,
+    /// The mean that inference uses, one per filter.
+    pub running_mean: Option<RunningState<Tensor<1>>>,
+    /// The variance that inference uses (divided by the count less one), one per filter.
+    pub running_var: Option<RunningState<Tensor<1>>>,
+    /// Whether batch norm may train; [`Module::freeze`] and [`Module::valid`] turn it off.
+    pub training: Param<Flag>,
+    #[module(skip)]
+    unit: Unit,
+    #[module(skip)]
+    momentum: f64,
+    #[module(skip)]
+    execution: Execution,
+}
+
+impl ConvUnit {
+    /// A unit for an input of `channels` channels. Its weights are drawn now, not at first use.
     ///
     /// The weights start normal with a variance of 2 / fan-in (He et al.), gamma and the running
     /// variance with 1, the slopes with 0.25, all others with 0.
     ///
     /// # Panics
-    /// When a size is 0, the stride not 1 or 2, or the momentum not from 0 to 1.
-    pub fn init(&self, device: &Device) -> ConvUnit {
-        let Self { channels, filters, kernel: [height, width], .. } = *self;
+    /// When a size is 0 or the stride is not 1 or 2.
+    pub fn new(channels: usize, unit: Unit, device: &Device) -> Self {
+        let Unit { filters, kernel: [height, width], stride, bias, norm, prelu, .. } = unit;
         let sizes = [channels, filters, height, width];
         assert!(!sizes.contains(&0), "a unit needs channels, filters and a kernel");
-        assert!((1..=2).contains(&self.stride), "the stride must be 1 or 2, not {}", self.stride);
-        let momentum = self.momentum;
-        assert!((0.0..=1.0).contains(&momentum), "the momentum must be 0 to 1, not {momentum}");
+        assert!((1..=2).contains(&stride), "the stride must be 1 or 2, not {stride}");
 
         let he = Initializer::KaimingNormal { gain: std::f64::consts::SQRT_2, fan_out_only: false };
         let fan_in = channels * height * width;
@@ -97,74 +83,39 @@ impl ConvUnitConfig {
                 vector
             })
         };
-        ConvUnit {
+        Self {
             weight,
-            bias: vector(self.bias, 0.0),
-            gamma: vector(self.norm, 1.0),
-            beta: vector(self.norm, 0.0),
-            slope: vector(self.prelu, SLOPE),
-            running_mean: self.norm.then(|| RunningState::new(Tensor::zeros([filters], device))),
-            running_var: self.norm.then(|| RunningState::new(Tensor::ones([filters], device))),
+            bias: vector(bias, 0.0),
+            gamma: vector(norm, 1.0),
+            beta: vector(norm, 0.0),
+            slope: vector(prelu, SLOPE),
+            running_mean: norm.then(|| RunningState::new(Tensor::zeros([filters], device))),
+            running_var: norm.then(|| RunningState::new(Tensor::ones([filters], device))),
             training: Param::from_bool(true),
-            padding: self.padding,
-            stride: self.stride,
-            pool: self.pool,
-            momentum,
-            precision: self.precision,
-            composed: self.composed,
+            unit,
+            momentum: MOMENTUM,
+            execution: Execution::default(),
         }
     }
-}
 
-/// A convolution, then what is wanted of batch norm, PReLU and 2x2 max pooling, in this order.
-///
-/// With z the convolution of the input (plus a bias), over a channel:
-///
-/// - batch norm: u = γ (z − mean) / √(variance + ε) + β, with ε = 1e-5
-/// - PReLU: u if u > 0, else slope · u
-/// - pooling: the largest of two by two, the last row and column alone where the size is odd
-///
-/// Built by [`ConvUnitConfig::init`].
-#[derive(Module, Debug)]
-pub struct ConvUnit {
-    /// The kernel: `[filters, channels, height, width]`.
-    pub weight: Param<Tensor<4>>,
-    /// The convolution's bias, one a filter.
-    pub bias: Option<Param<Tensor<1>>>,
-    /// γ of batch norm, one a filter.
-    pub gamma: Option<Param<Tensor<1>>>,
-    /// β of batch norm, one a filter.
-    pub beta: Option<Param<Tensor<1>>>,
-    /// PReLU's slopes, one a filter.
-    pub slope: Option<Param<Tensor<1>>>,
-    /// The mean that inference uses, one a filter.
-    pub running_mean: Option<RunningState<Tensor<1>>>,
-    /// The variance that inference uses (divided by the count less one), one a filter.
-    pub running_var: Option<RunningState<Tensor<1>>>,
-    /// Whether batch norm may train; [`Module::freeze`] and [`Module::valid`] turn it off.
-    pub training: Param<Flag>,
-    /// Zeros around the input, on every side.
-    #[module(skip)]
-    pub padding: usize,
-    /// Input pixels from one output pixel to the next.
-    #[module(skip)]
-    pub stride: usize,
-    /// Whether pooling follows.
-    #[module(skip)]
-    pub pool: bool,
-    /// The share of a batch in the running statistics.
-    #[module(skip)]
-    pub momentum: f64,
-    /// The precision of products on the CPU.
-    #[module(skip)]
-    pub precision: Precision,
-    /// Whether to compose the unit of Burn's own operations even where there are kernels for it.
-    #[module(skip)]
-    pub composed: bool,
-}
+    /// Sets the share of a batch in batch norm's running statistics; 0.1 by default.
+    ///
+    /// # Panics
+    /// When it is not from 0 to 1.
+    pub fn with_momentum(mut self, momentum: f64) -> Self {
+        assert!((0.0..=1.0).contains(&momentum), "the momentum must be 0 to 1, not {momentum}");
+        self.momentum = momentum;
+        self
+    }
 
-impl ConvUnit {
-    /// Computes the unit.
+    /// Sets what computes the unit when it is run by itself; by default the CPU kernels with products
+    /// of f32. Inside a [`Network`](crate::Network) the network's execution counts, not this one.
+    pub fn with_execution(mut self, execution: Execution) -> Self {
+        self.execution = execution;
+        self
+    }
+
+    /// Computes the unit by itself.
     ///
     /// On a device with autodiff, batch norm takes the batch's mean and variance and moves the running
     /// ones towards them; on a plain device, or when frozen, it takes the running ones.
@@ -175,8 +126,8 @@ impl ConvUnit {
     ///   with pooling half of that, rounded up
     ///
     /// # Errors
-    /// When the input has other channels or is smaller than the kernel, or the environment asks for a
-    /// kernel path that the CPU lacks.
+    /// When the input has other channels or is smaller than the kernel, or the kernel path asked for
+    /// is unavailable.
     pub fn forward(&self, input: Tensor<4>) -> Result<Tensor<4>, NetworkError> {
         let [_, channels, height, width] = input.dims();
         let expected = self.weight.dims()[1];
@@ -184,22 +135,13 @@ impl ConvUnit {
             let (expected, found) = ([expected, height, width], [channels, height, width]);
             return Err(NetworkError::Images { expected, found });
         }
-        run(std::slice::from_ref(self), input)
+        let stack = Stack::new([channels, height, width], vec![self.unit])?;
+        run::units(std::slice::from_ref(self), &stack.into(), &self.execution, input)
     }
 
-    /// The same unit in the words of the CPU kernels.
+    /// What the unit consists of.
     pub fn unit(&self) -> Unit {
-        let [filters, _, height, width] = self.weight.dims();
-        Unit {
-            filters,
-            kernel: [height, width],
-            padding: self.padding,
-            stride: self.stride,
-            bias: self.bias.is_some(),
-            norm: self.gamma.is_some(),
-            prelu: self.slope.is_some(),
-            pool: self.pool,
-        }
+        self.unit
     }
 
     /// Whether batch norm takes the statistics of this input: Burn's own batch norm decides the same.
@@ -222,18 +164,4 @@ impl ConvUnit {
         towards(&self.running_mean, mean, 1.0);
         towards(&self.running_var, variance, unbiased);
     }
-}
-
-/// Computes units one after the other: on the CPU in one go with kernels of our own, elsewhere
-/// composed of ordinary operations.
-///
-/// A frozen unit on a device with autodiff is composed, too: the kernels train, or infer.
-pub(crate) fn run(units: &[ConvUnit], images: Tensor<4>) -> Result<Tensor<4>, NetworkError> {
-    let mut images = images;
-    let alike = |a: &ConvUnit, b: &ConvUnit| (a.precision, a.composed) == (b.precision, b.composed);
-    for units in units.chunk_by(alike) {
-        let output = if units[0].composed { None } else { fused::run(units, &images)? };
-        images = output.unwrap_or_else(|| composed::run(units, images));
-    }
-    Ok(images)
 }

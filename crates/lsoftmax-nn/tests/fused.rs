@@ -5,9 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Distribution, Gradients, Tensor};
 use lsoftmax_nn::{
-    Activation, ConvUnit, ConvUnitConfig, FeaturesConfig, Network, NetworkConfig, Precision,
-    StageConfig,
+    Activation, ConvUnit, Execution, FeaturesConfig, Network, NetworkConfig, Precision,
+    StageConfig, Unit,
 };
+use lsoftmax_testing::assert_close_to_scale;
 
 /// Odd sizes, stride 2, both poolings, channels around a group of 32.
 fn config(activation: Activation) -> NetworkConfig {
@@ -43,13 +44,8 @@ fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_to_vec().unwrap()
 }
 
-fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    let largest = expected.iter().fold(1e-3f32, |most, value| most.max(value.abs()));
-    for (found, expected) in found.iter().zip(expected) {
-        let apart = (found - expected).abs() / largest;
-        assert!(apart <= tolerance, "{what}: {found} is not {expected} ({apart:e} of {largest})");
-    }
+fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f64) {
+    assert_close_to_scale(what, found, expected, tolerance, 1e-3);
 }
 
 /// Everything that has a gradient in a unit, by name.
@@ -72,9 +68,9 @@ fn parameters(unit: &ConvUnit, gradients: &Gradients) -> Vec<(&'static str, Vec<
 fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradient() {
     for activation in [Activation::None, Activation::Prelu] {
         let config = config(activation);
-        let run = |composed: bool| {
+        let run = |execution: Execution| {
             let device = Device::flex().autodiff();
-            let network = network(&config, &device).with_composed(composed);
+            let network = network(&config, &device).with_execution(execution);
             let images = batch(&device, [17, 3, 19, 15]).require_grad();
             let upstream = batch(&device, [1, 1, 17, 10]).reshape([17, 10]);
             let features = network.forward(images.clone()).unwrap();
@@ -83,8 +79,10 @@ fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradie
             let evaluated = valid.forward(batch(&Device::flex(), [5, 3, 19, 15])).unwrap();
             (network, images.grad(&gradients).unwrap(), features, evaluated, gradients)
         };
-        let (fused, fused_images, fused_features, fused_evaluated, fused_gradients) = run(false);
-        let (plain, plain_images, plain_features, plain_evaluated, plain_gradients) = run(true);
+        let (fused, fused_images, fused_features, fused_evaluated, fused_gradients) =
+            run(Execution::default());
+        let (plain, plain_images, plain_features, plain_evaluated, plain_gradients) =
+            run(Execution::Composed);
         assert_close("features", &numbers(fused_features), &numbers(plain_features), 1e-4);
         assert_close("evaluated", &numbers(fused_evaluated), &numbers(plain_evaluated), 1e-4);
         assert_close("images", &numbers(fused_images), &numbers(plain_images), 1e-3);
@@ -112,22 +110,20 @@ fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradie
 fn a_single_unit_agrees_whatever_it_consists_of() {
     for choice in 0..16 {
         let has = |bit: usize| choice >> bit & 1 == 1;
-        let config = ConvUnitConfig::new(5, 9)
-            .with_bias(has(0))
-            .with_norm(has(1))
-            .with_prelu(has(2))
-            .with_pool(has(3));
-        let run = |composed: bool| {
+        let (bias, norm, prelu, pool) = (has(0), has(1), has(2), has(3));
+        let unit = Unit { bias, norm, prelu, pool, ..Unit::new(9) };
+        let run = |execution: Execution| {
             let device = Device::flex().autodiff();
-            let config = config.clone().with_composed(composed);
-            let unit = drawn(3, &device, || config.init(&device));
+            let unit = drawn(3, &device, || ConvUnit::new(5, unit, &device));
+            let unit = unit.with_execution(execution);
             let output = unit.forward(batch(&device, [6, 5, 7, 9])).unwrap();
             // Not a sum of squares: batch norm keeps that the same, whatever the weights.
             let upstream = batch(&device, output.dims());
             let gradients = (output.clone() * upstream).sum().backward();
             (numbers(output), parameters(&unit, &gradients))
         };
-        let ((found, found_gradients), (expected, expected_gradients)) = (run(false), run(true));
+        let (found, found_gradients) = run(Execution::default());
+        let (expected, expected_gradients) = run(Execution::Composed);
         assert_close("output", &found, &expected, 1e-5);
         for ((name, found), (_, expected)) in found_gradients.iter().zip(&expected_gradients) {
             // Batch norm takes a bias away: its gradient is rounding in one, zero in the other.
@@ -142,7 +138,7 @@ fn bf16_stays_near_f32() {
     let config = config(Activation::Prelu);
     let run = |precision| {
         let device = Device::flex().autodiff();
-        let network = network(&config, &device).with_precision(precision);
+        let network = network(&config, &device).with_execution(Execution::new(precision));
         numbers(network.forward(batch(&device, [32, 3, 19, 15])).unwrap())
     };
     let (found, expected) = (run(Precision::Bf16), run(Precision::F32));

@@ -4,11 +4,14 @@ mod support;
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
-use lsoftmax_nn::{ConvUnit, ConvUnitConfig};
+use lsoftmax_nn::{ConvUnit, Unit};
+use lsoftmax_testing::Congruential;
 use support::naive::{Images, Naive};
-use support::{Numbers, assert_close, module, tensor, values};
+use support::{assert_close, module, tensor, values};
 
 const STEP: f64 = 1e-5;
+
+const CHANNELS: usize = 2;
 
 /// The loss that is differentiated: a fixed weight for every output.
 fn loss(output: &Images, upstream: &[f64]) -> f64 {
@@ -31,20 +34,20 @@ fn differences<S: Clone>(
 }
 
 /// Compares every gradient of a unit, in training or with frozen statistics.
-fn check(config: &ConvUnitConfig, size: [usize; 2], seed: u64, training: bool) {
+fn check(unit: Unit, size: [usize; 2], seed: u64, training: bool) {
     let device = Device::flex().autodiff();
-    let naive = Naive::random(config, seed);
-    let images = Images::random([3, config.channels, size[0], size[1]], seed + 1);
+    let naive = Naive::random(CHANNELS, unit, seed);
+    let images = Images::random([3, CHANNELS, size[0], size[1]], seed + 1);
     let output = naive.forward(&images, training);
-    let upstream = Numbers::new(seed + 2).vec(output.numbers.len());
+    let upstream = Congruential::seeded(seed + 2).doubles(output.numbers.len());
 
-    let mut unit = module(config, &naive, &device, DType::F64);
-    unit.training = unit.training.with_value(training);
+    let mut module = module(&naive, &device, DType::F64);
+    module.training = module.training.with_value(training);
     let input = tensor(&images.numbers, images.shape, &device, DType::F64).require_grad();
     let weights = tensor(&upstream, output.shape, &device, DType::F64);
-    let found = (unit.forward(input.clone()).unwrap() * weights).sum().backward();
+    let found = (module.forward(input.clone()).unwrap() * weights).sum().backward();
 
-    let what = |part: &str| format!("{part} of {config:?}, training {training}");
+    let what = |part: &str| format!("{part} of {unit:?}, training {training}");
     let of_images = differences(
         &images,
         |images| &mut images.numbers,
@@ -57,7 +60,7 @@ fn check(config: &ConvUnitConfig, size: [usize; 2], seed: u64, training: bool) {
         let grad = |param: &Param<Tensor<1>>| values(param.val().grad(&found).expect("a gradient"));
         param.as_ref().map(grad).unwrap_or_default()
     };
-    let ConvUnit { weight, bias, gamma, beta, slope, .. } = &unit;
+    let ConvUnit { weight, bias, gamma, beta, slope, .. } = &module;
     let gradients = [
         values(weight.val().grad(&found).expect("the weight's gradient")),
         gradient(bias),
@@ -78,22 +81,23 @@ fn check(config: &ConvUnitConfig, size: [usize; 2], seed: u64, training: bool) {
 
 #[test]
 fn gradients_are_those_of_the_definition() {
-    let config = ConvUnitConfig::new(2, 3);
-    check(&config.clone().with_pool(true), [5, 5], 1, true);
-    check(&config.clone().with_pool(true).with_stride(2), [9, 6], 2, true);
-    check(&config.clone().with_kernel([5, 3]).with_padding(2).with_pool(true), [4, 5], 3, true);
-    check(&config.clone().with_kernel([4, 3]).with_padding(0), [4, 3], 4, true);
-    check(&config.with_norm(false).with_bias(true).with_pool(true), [5, 7], 5, true);
+    let plain = Unit::new(3);
+    check(Unit { pool: true, ..plain }, [5, 5], 1, true);
+    check(Unit { pool: true, stride: 2, ..plain }, [9, 6], 2, true);
+    check(Unit { kernel: [5, 3], padding: 2, pool: true, ..plain }, [4, 5], 3, true);
+    check(Unit { kernel: [4, 3], padding: 0, ..plain }, [4, 3], 4, true);
+    check(Unit { norm: false, bias: true, pool: true, ..plain }, [5, 7], 5, true);
 }
 
 #[test]
 fn gradients_with_frozen_statistics_are_those_of_the_definition() {
-    check(&ConvUnitConfig::new(2, 3).with_pool(true), [5, 5], 6, false);
+    check(Unit { pool: true, ..Unit::new(3) }, [5, 5], 6, false);
 }
 
-/// A unit that passes its input on: 1x1 with weight 1, then what `config` adds.
-fn passing(config: ConvUnitConfig, device: &Device) -> ConvUnit {
-    let mut unit = config.with_kernel([1, 1]).with_padding(0).with_norm(false).init(device);
+/// A unit of one channel that passes its input on: 1x1 with weight 1, then what is asked for.
+fn passing(unit: Unit, device: &Device) -> ConvUnit {
+    let passing = Unit { kernel: [1, 1], padding: 0, norm: false, ..unit };
+    let mut unit = ConvUnit::new(1, passing, device);
     unit.weight = unit.weight.map(|weight| weight.ones_like());
     unit.no_grad()
 }
@@ -101,7 +105,7 @@ fn passing(config: ConvUnitConfig, device: &Device) -> ConvUnit {
 #[test]
 fn at_zero_the_derivative_of_prelu_is_the_slope() {
     let device = Device::flex().autodiff();
-    let unit = passing(ConvUnitConfig::new(1, 1), &device);
+    let unit = passing(Unit::new(1), &device);
     let input = Tensor::<4>::from_floats([[[[-2.0, 0.0, 3.0]]]], &device).require_grad();
     let found = unit.forward(input.clone()).unwrap().sum().backward();
     assert_eq!(values(input.grad(&found).unwrap()), [0.25, 0.25, 1.0]);
@@ -110,7 +114,7 @@ fn at_zero_the_derivative_of_prelu_is_the_slope() {
 #[test]
 fn the_first_of_equal_pixels_gets_the_gradient_of_pooling() {
     let device = Device::flex().autodiff();
-    let unit = passing(ConvUnitConfig::new(1, 1).with_prelu(false).with_pool(true), &device);
+    let unit = passing(Unit { prelu: false, pool: true, ..Unit::new(1) }, &device);
     let input = Tensor::<4>::full([1, 1, 3, 3], -1.0, &device).require_grad();
     let found = unit.forward(input.clone()).unwrap().sum().backward();
     let expected = [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0];

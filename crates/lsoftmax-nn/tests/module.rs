@@ -5,7 +5,7 @@ mod support;
 use burn::module::{Module, Param, ParamGroup, RunningState};
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, Tensor};
-use lsoftmax_nn::{ConvUnit, ConvUnitConfig, Network, NetworkConfig, Precision, StageConfig};
+use lsoftmax_nn::{ConvUnit, Execution, Network, NetworkConfig, Precision, StageConfig, Unit};
 use support::naive::{Images, Naive, moments};
 use support::{assert_close, module, tensor, values};
 
@@ -30,8 +30,8 @@ fn batch(device: &Device, seed: u64) -> Tensor<4> {
 #[test]
 fn running_statistics_are_those_of_a_hand_computation() {
     let device = Device::flex().autodiff();
-    let config = ConvUnitConfig::new(1, 1).with_kernel([1, 1]).with_padding(0).with_momentum(0.25);
-    let mut unit = config.init(&device);
+    let unit = Unit { kernel: [1, 1], padding: 0, ..Unit::new(1) };
+    let mut unit = ConvUnit::new(1, unit, &device).with_momentum(0.25);
     unit.weight = unit.weight.map(|weight| weight.ones_like());
     // Mean 3, variance ((−2)² + (−1)² + 3²) / (3 − 1) = 7.
     unit.forward(Tensor::from_floats([[[[1.0, 2.0, 6.0]]]], &device)).unwrap();
@@ -46,9 +46,8 @@ fn running_statistics_are_those_of_a_hand_computation() {
 #[test]
 fn running_statistics_follow_the_batches() {
     let device = Device::flex().autodiff();
-    let config = ConvUnitConfig::new(2, 3).with_stride(2);
-    let mut naive = Naive::random(&config, 3);
-    let unit = module(&config, &naive, &device, DType::F64);
+    let mut naive = Naive::random(2, Unit { stride: 2, ..Unit::new(3) }, 3);
+    let unit = module(&naive, &device, DType::F64);
     for seed in 0..3 {
         let images = Images::random([4, 2, 7, 5], seed);
         let convolved = naive.convolve(&images);
@@ -139,10 +138,25 @@ fn a_record_keeps_everything_the_last_update_included() {
 }
 
 #[test]
-fn a_precision_is_that_of_every_unit() {
-    let network = small(&Device::flex());
-    assert!(network.units.iter().all(|unit| unit.precision == Precision::F32));
-    let network = network.with_precision(Precision::Bf16);
-    assert!(network.units.iter().all(|unit| unit.precision == Precision::Bf16));
-    assert!(network.valid().units.iter().all(|unit| unit.precision == Precision::Bf16));
+fn a_network_keeps_its_execution() {
+    let network = small(&Device::flex().autodiff());
+    assert_eq!(network.execution(), &Execution::new(Precision::F32));
+    let network = network.with_execution(Execution::new(Precision::Bf16));
+    assert_eq!(network.valid().execution(), &Execution::new(Precision::Bf16));
+    assert_eq!(network.clone().no_grad().execution(), network.execution());
+}
+
+#[test]
+fn the_execution_of_a_network_counts_for_all_its_units() {
+    let device = Device::flex();
+    let network = small(&device);
+    let run = |network: &Network| values(network.forward(batch(&device, 2)).unwrap());
+    let fused = run(&network);
+    let composed = network.clone().with_execution(Execution::Composed);
+    assert_ne!(run(&composed), fused, "other sums, other roundings");
+    let mut other_units = network;
+    for unit in &mut other_units.units {
+        *unit = unit.clone().with_execution(Execution::Composed);
+    }
+    assert_eq!(run(&other_units), fused);
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor};
-use lsoftmax_nn::{ConvUnitConfig, Network, NetworkConfig};
+use lsoftmax_nn::{ConvUnit, Network, NetworkConfig, Unit};
 use support::naive::moments;
 use support::values;
 
@@ -34,7 +34,8 @@ fn weights_start_as_he_and_others_say() {
     let _alone = RANDOM.lock().unwrap();
     let device = Device::flex();
     device.seed(3);
-    let unit = ConvUnitConfig::new(32, 64).with_kernel([5, 3]).with_bias(true).init(&device);
+    let unit = Unit { kernel: [5, 3], bias: true, ..Unit::new(64) };
+    let unit = ConvUnit::new(32, unit, &device);
     let weight = values(unit.weight.val());
     let (mean, variance) = moments(&weight);
     let expected = 2.0 / (32.0 * 15.0);

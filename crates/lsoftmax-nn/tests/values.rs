@@ -4,40 +4,44 @@ mod support;
 
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
-use lsoftmax_nn::{Activation, ConvUnitConfig, FeaturesConfig, NetworkConfig, StageConfig};
+use lsoftmax_nn::{
+    Activation, ConvUnit, Execution, FeaturesConfig, NetworkConfig, NetworkError, StackError,
+    StageConfig, Unit,
+};
 use support::naive::{Images, Naive};
 use support::{assert_close, module, tensor, values};
 
 /// Units of every kind: odd sizes, strides, paddings, kernels that are not square, parts left out.
-fn configs() -> Vec<ConvUnitConfig> {
-    let plain = ConvUnitConfig::new(3, 4);
-    vec![
-        plain.clone(),
-        plain.clone().with_pool(true),
-        plain.clone().with_stride(2),
-        plain.clone().with_stride(2).with_pool(true).with_bias(true),
-        plain.clone().with_kernel([5, 5]).with_padding(2).with_pool(true),
-        plain.clone().with_kernel([7, 5]).with_padding(0),
-        plain.clone().with_kernel([2, 3]).with_padding(2).with_pool(true),
-        plain.clone().with_kernel([1, 1]).with_padding(0).with_norm(false).with_pool(true),
-        plain.clone().with_norm(false).with_prelu(false).with_bias(true),
-        plain.with_prelu(false).with_pool(true),
+fn units() -> [Unit; 10] {
+    let plain = Unit::new(4);
+    let sized = |kernel, padding| Unit { kernel, padding, ..plain };
+    [
+        plain,
+        Unit { pool: true, ..plain },
+        Unit { stride: 2, ..plain },
+        Unit { stride: 2, pool: true, bias: true, ..plain },
+        Unit { pool: true, ..sized([5, 5], 2) },
+        sized([7, 5], 0),
+        Unit { pool: true, ..sized([2, 3], 2) },
+        Unit { norm: false, pool: true, ..sized([1, 1], 0) },
+        Unit { norm: false, prelu: false, bias: true, ..plain },
+        Unit { prelu: false, pool: true, ..plain },
     ]
 }
 
 #[test]
 fn a_unit_computes_its_definition_in_training_and_in_inference() {
-    for (case, config) in configs().iter().enumerate() {
-        let naive = Naive::random(config, case as u64 + 1);
+    for (case, unit) in units().into_iter().enumerate() {
+        let naive = Naive::random(3, unit, case as u64 + 1);
         for (size, [height, width]) in [[7, 5], [8, 6], [9, 11]].into_iter().enumerate() {
             let images = Images::random([3, 3, height, width], size as u64 + 100);
             for (device, training) in [(Device::flex().autodiff(), true), (Device::flex(), false)] {
                 let expected = naive.forward(&images, training);
                 for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::F64, 1e-12)] {
-                    let unit = module(config, &naive, &device, dtype);
+                    let module = module(&naive, &device, dtype);
                     let input = tensor(&images.numbers, images.shape, &device, dtype);
-                    let output = unit.forward(input).unwrap();
-                    let what = format!("{config:?} on {height}x{width} in {dtype:?}");
+                    let output = module.forward(input).unwrap();
+                    let what = format!("{unit:?} on {height}x{width} in {dtype:?}");
                     assert_eq!(output.dims(), expected.shape, "{what}");
                     assert_close(&what, &values(output), &expected.numbers, tolerance);
                 }
@@ -47,19 +51,52 @@ fn a_unit_computes_its_definition_in_training_and_in_inference() {
 }
 
 #[test]
-fn a_unit_is_the_unit_of_the_kernels_that_it_was_configured_as() {
-    for config in configs() {
-        let unit = config.init(&Device::flex()).unit();
-        assert_eq!(ConvUnitConfig::of_unit(config.channels, &unit), config);
+fn a_module_has_the_parameters_that_its_unit_asks_for() {
+    for unit in units() {
+        let module = ConvUnit::new(3, unit, &Device::flex());
+        assert_eq!(module.unit(), unit);
+        let [height, width] = unit.kernel;
+        assert_eq!(module.weight.dims(), [4, 3, height, width]);
+        let found = [&module.bias, &module.gamma, &module.beta, &module.slope];
+        let expected = [unit.bias, unit.norm, unit.norm, unit.prelu];
+        assert_eq!(found.map(Option::is_some), expected, "{unit:?}");
+    }
+}
+
+#[test]
+fn a_unit_that_cannot_be_computed_is_not_built() {
+    let panics = |channels, unit| {
+        std::panic::catch_unwind(|| ConvUnit::new(channels, unit, &Device::flex())).is_err()
+    };
+    let plain = Unit::new(4);
+    assert!(panics(0, plain) && panics(3, Unit::new(0)));
+    assert!(panics(3, Unit { kernel: [0, 3], ..plain }) && panics(3, Unit { stride: 3, ..plain }));
+    let builds = |momentum| {
+        let build = || ConvUnit::new(3, plain, &Device::flex()).with_momentum(momentum);
+        std::panic::catch_unwind(build).is_ok()
+    };
+    assert!(builds(0.0) && builds(1.0) && !builds(1.5) && !builds(f64::NAN));
+}
+
+#[test]
+fn an_input_smaller_than_the_kernel_is_an_error_whatever_computes_it() {
+    for execution in [Execution::default(), Execution::Composed] {
+        let unit = Unit { kernel: [5, 5], padding: 0, ..Unit::new(4) };
+        let unit = ConvUnit::new(1, unit, &Device::flex()).with_execution(execution);
+        let error = unit.forward(Tensor::zeros([1, 1, 4, 9], &Device::flex())).unwrap_err();
+        assert!(
+            matches!(error, NetworkError::Stack(StackError::Kernel { unit: 0, .. })),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn pooling_never_takes_its_padding_for_a_pixel() {
     let device = Device::flex();
-    let config = ConvUnitConfig::new(1, 1).with_kernel([1, 1]).with_padding(0);
-    let config = config.with_norm(false).with_prelu(false).with_pool(true);
-    let mut unit = config.init(&device);
+    let sized = Unit { kernel: [1, 1], padding: 0, ..Unit::new(1) };
+    let pooling = Unit { norm: false, prelu: false, pool: true, ..sized };
+    let mut unit = ConvUnit::new(1, pooling, &device);
     unit.weight = unit.weight.map(|weight| weight.ones_like());
     let output = unit.forward(Tensor::full([1, 1, 3, 5], -7.0, &device)).unwrap();
     assert_eq!(output.dims(), [1, 1, 2, 3]);
@@ -86,10 +123,9 @@ fn a_network_is_its_units_one_after_the_other() {
             let images = Images::random([4, 2, 11, 9], 7);
             let mut expected = images.clone();
             for (i, unit) in network.units.iter_mut().enumerate() {
-                let config = ConvUnitConfig::of_unit(expected.shape[1], &unit.unit());
-                let naive = Naive::random(&config, i as u64 + 20);
+                let naive = Naive::random(expected.shape[1], unit.unit(), i as u64 + 20);
                 expected = naive.forward(&expected, training);
-                *unit = module(&config, &naive, &device, DType::F64);
+                *unit = module(&naive, &device, DType::F64);
             }
             let input = tensor(&images.numbers, images.shape, &device, DType::F64);
             let features = network.forward(input).unwrap();

@@ -6,14 +6,14 @@ use burn::tensor::{Bool, Int, Tensor};
 use lsoftmax_kernels::head::{Geometry, ShapeError};
 
 use crate::error::first_not_finite;
-use crate::head::Inputs;
+use crate::head::HeadTensors;
 use crate::lambda::shares;
-use crate::report::{Report, Seen};
-use crate::{HeadError, Margin};
+use crate::report::{LabelObservation, Report};
+use crate::{AngularMargin, HeadError};
 
-/// What the report needs, still on the device.
+/// What a report needs of a composed forward pass, still on the device.
 #[derive(Clone, Debug)]
-pub(crate) struct Composed {
+pub(crate) struct ComposedPass {
     features: Tensor<2>,
     weight: Tensor<2>,
     bias: Option<Tensor<1>>,
@@ -22,12 +22,16 @@ pub(crate) struct Composed {
 }
 
 /// The loss of every sample.
-pub(crate) fn losses(inputs: Inputs, margin: Margin, lambda: f64) -> (Tensor<1>, Composed) {
-    let Inputs { features, weight, bias, labels } = inputs;
+pub(crate) fn losses(
+    tensors: HeadTensors,
+    margin: &impl AngularMargin,
+    lambda: f64,
+) -> (Tensor<1>, ComposedPass) {
+    let HeadTensors { features, weight, bias, labels } = tensors;
     let [samples, _] = features.dims();
     let logits = linear(features.clone(), weight.clone().transpose(), bias.clone());
     let index = labels.clone().reshape([samples, 1]);
-    let composed = Composed {
+    let pass = ComposedPass {
         features: features.clone().detach(),
         weight: weight.clone().detach(),
         bias: bias.clone().map(Tensor::detach),
@@ -35,7 +39,7 @@ pub(crate) fn losses(inputs: Inputs, margin: Margin, lambda: f64) -> (Tensor<1>,
         logits: logits.clone().detach(),
     };
 
-    let logits = if margin.is_one() {
+    let logits = if margin.is_identity() {
         logits
     } else {
         let own = weight.select(0, labels.clone());
@@ -47,7 +51,7 @@ pub(crate) fn losses(inputs: Inputs, margin: Margin, lambda: f64) -> (Tensor<1>,
         let own = is_label(index.clone(), logits.dims());
         logits.clone().mask_where(own, label.expand(logits.dims()))
     };
-    (log_softmax(logits, 1).gather(1, index).reshape([samples]).neg(), composed)
+    (log_softmax(logits, 1).gather(1, index).reshape([samples]).neg(), pass)
 }
 
 /// `[samples, classes]`: which logits are their label's.
@@ -58,7 +62,12 @@ fn is_label(index: Tensor<2, Int>, [samples, classes]: [usize; 2]) -> Tensor<2, 
 }
 
 /// f_y before the bias, `[samples, 1]`.
-fn label_logit(features: Tensor<2>, own: Tensor<2>, margin: Margin, lambda: f64) -> Tensor<2> {
+fn label_logit(
+    features: Tensor<2>,
+    own: Tensor<2>,
+    margin: &impl AngularMargin,
+    lambda: f64,
+) -> Tensor<2> {
     let plain = (features.clone() * own.clone()).sum_dim(1);
     let (x, x_scale) = scaled(features);
     let (w, w_scale) = scaled(own);
@@ -70,9 +79,12 @@ fn label_logit(features: Tensor<2>, own: Tensor<2>, margin: Margin, lambda: f64)
     let w_norm = w_square.mask_fill(undefined.clone(), 1.0).sqrt();
     let dot = (x * w).sum_dim(1);
     let cos = dot.clone() / (x_norm.clone() * w_norm.clone());
-    // What rounding adds beyond ±1 is taken away as a constant; a clamp would take the slope too.
+    // ψ and its slope are constants to differentiation, joined as the line through this point. So the
+    // infinite derivative of an arc cosine at ±1 does no harm, and the clamp of what rounding adds
+    // beyond ±1 takes no slope away.
     let constant = cos.clone().detach();
-    let psi = psi(cos - (constant.clone() - constant.clamp(-1.0, 1.0)), margin);
+    let (value, slope) = margin.value_and_slope(constant.clone().clamp(-1.0, 1.0));
+    let psi = value + slope * (cos - constant);
 
     // Not `div_scalar`, whose derivative Burn computes in f32 whatever the tensors are.
     let (plain_share, margin_share) = shares(lambda);
@@ -90,62 +102,13 @@ fn scaled(rows: Tensor<2>) -> (Tensor<2>, Tensor<2>) {
     (rows / scale.clone(), scale)
 }
 
-/// ψ of every cosine. k is a constant to differentiation.
-fn psi(cos: Tensor<2>, margin: Margin) -> Tensor<2> {
-    let constant = cos.clone().detach();
-    match margin.whole() {
-        Some(m) => {
-            // T_m by Chebyshev's recurrence; k counts the knots cos(jπ/m) passed.
-            let (mut t, mut t_next) = (cos.ones_like(), cos.clone());
-            for _ in 1..m {
-                (t, t_next) = (t_next.clone(), cos.clone() * t_next.mul_scalar(2.0) - t);
-            }
-            let mut k = constant.zeros_like();
-            for j in 1..m {
-                let knot = (std::f64::consts::PI * j as f64 / m as f64).cos();
-                k = k + constant.clone().lower_scalar(knot).float().cast(constant.dtype());
-            }
-            t_next * sign(k.clone()) - k.mul_scalar(2.0)
-        }
-        None => {
-            // With an arc cosine, whose derivative is infinite at ±1. ψ and its slope are therefore
-            // constants, joined as the line through this point: ψ + slope · (cos − constant cos).
-            let m = margin.value();
-            let theta = constant.clone().acos();
-            let angle = theta.clone().mul_scalar(m);
-            let last = margin.intervals() as f64 - 1.0;
-            let k = angle.clone().div_scalar(std::f64::consts::PI).floor().clamp(0.0, last);
-            let value = angle.clone().cos() * sign(k.clone()) - k.mul_scalar(2.0);
-            let floor = sine_floor(&constant);
-            let sine = theta.sin();
-            let at_zero =
-                sine.clone().lower_scalar(floor).bool_and(constant.clone().greater_scalar(0.0));
-            let slope = angle.sin().abs().mul_scalar(m) / sine.clamp_min(floor);
-            let slope = slope.mask_fill(at_zero, m * m);
-            value + slope * (cos - constant)
-        }
-    }
-}
-
-/// (−1)^k.
-fn sign(k: Tensor<2>) -> Tensor<2> {
-    let half = k.clone().div_scalar(2.0);
-    let odd = k - half.floor().mul_scalar(2.0);
-    odd.mul_scalar(-2.0).add_scalar(1.0)
-}
-
-/// Below this sine an angle counts as 0 or π: the square root of the type's precision.
-fn sine_floor(tensor: &Tensor<2>) -> f64 {
-    tensor.dtype().finfo().map_or(1e-3, |info| info.epsilon.sqrt())
-}
-
-impl Composed {
-    pub fn report(
+impl ComposedPass {
+    pub fn report<M: AngularMargin>(
         &self,
-        margin: Margin,
+        margin: M,
         lambda: f64,
         losses: Tensor<1>,
-    ) -> Result<Report, HeadError> {
+    ) -> Result<Report<M>, HeadError> {
         let [samples, depth] = self.features.dims();
         let [classes, _] = self.weight.dims();
         let labels: Vec<i64> = self.labels.clone().into_data().iter::<i64>().collect();
@@ -167,21 +130,21 @@ impl Composed {
         let logits = read(self.logits.clone());
         let losses = read(losses);
         let row = |values: &'_ [f64], i: usize| values[i * depth..][..depth].to_vec();
-        let seen: Vec<Seen> = (0..samples)
+        let observations: Vec<LabelObservation> = (0..samples)
             .map(|i| {
                 let y = labels[i] as usize;
                 let geometry = geometry(&row(&features, i), &row(&weight, y));
-                seen(geometry, &logits[i * classes..][..classes], y, losses[i], bias[y])
+                observe(geometry, &logits[i * classes..][..classes], y, losses[i], bias[y])
             })
             .collect();
         if let Some(sample) = losses.iter().position(|loss| !loss.is_finite()) {
-            let Geometry { feature_norm, weight_norm, .. } = seen[sample].geometry;
+            let Geometry { feature_norm, weight_norm, .. } = observations[sample].geometry;
             let value = losses[sample];
             return Err(HeadError::Loss { sample, value, feature_norm, weight_norm });
         }
         let norms = weight.chunks_exact(depth).map(|w| geometry(w, w).weight_norm);
         let norms = norms.fold((f64::INFINITY, 0.0), |(low, high), n| (n.min(low), n.max(high)));
-        Ok(Report::new(margin, lambda, seen.into_iter(), norms))
+        Ok(Report::new(margin, lambda, observations.into_iter(), norms))
     }
 }
 
@@ -194,9 +157,22 @@ fn geometry(x: &[f64], w: &[f64]) -> Geometry {
     Geometry { dot: dot(x, w), feature_norm: dot(x, x).sqrt(), weight_norm: dot(w, w).sqrt() }
 }
 
-fn seen(geometry: Geometry, logits: &[f64], label: usize, loss: f64, bias: f64) -> Seen {
+fn observe(
+    geometry: Geometry,
+    logits: &[f64],
+    label: usize,
+    loss: f64,
+    bias: f64,
+) -> LabelObservation {
     let largest = |logits: &[f64]| logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let (before, after) = (largest(&logits[..label]), largest(&logits[label + 1..]));
     let correct = before < logits[label] && after <= logits[label];
-    Seen { geometry, plain: logits[label], others_max: before.max(after), correct, loss, bias }
+    LabelObservation {
+        geometry,
+        plain: logits[label],
+        others_max: before.max(after),
+        correct,
+        loss,
+        bias,
+    }
 }

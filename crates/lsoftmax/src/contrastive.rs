@@ -2,7 +2,7 @@
 
 use burn::config::Config;
 use burn::module::Module;
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, Int, Tensor};
 
 /// Configuration of a [`ContrastiveLoss`].
 #[derive(Config, Debug)]
@@ -65,6 +65,47 @@ impl ContrastiveLoss {
         self.forward_no_reduction(a, b, same).mean()
     }
 
+    /// The loss of all pairs in a batch, after its features are scaled to a length of 1: half the mean over
+    /// the pairs of one class plus half the mean over the others. Without a pair of either kind its mean is 0.
+    ///
+    /// With the length taken away, distances are from 0 to 2 whatever the network, and a margin below 2 has a
+    /// meaning; with the two means, few pairs of one class among many others still count.
+    ///
+    /// # Shapes
+    /// - features: `[samples, features]`
+    /// - labels: `[samples]`
+    /// - output: `[1]`
+    pub fn forward_batch(&self, features: Tensor<2>, labels: Tensor<1, Int>) -> Tensor<1> {
+        let [samples, _] = features.dims();
+        let square = features.clone().square().sum_dim(1);
+        // A feature of length 0 has no direction: it stays where it is.
+        let zero = square.clone().detach().equal_scalar(0.0);
+        let features = features / square.mask_fill(zero, 1.0).sqrt();
+
+        let device = features.device();
+        let index = Tensor::<1, Int>::arange(0..samples as i64, &device);
+        let by_pair = |numbers: Tensor<1, Int>| {
+            let rows = numbers.clone().reshape([samples, 1]).expand([samples, samples]);
+            (rows, numbers.reshape([1, samples]).expand([samples, samples]))
+        };
+        let (first, second) = by_pair(index);
+        let once = first.lower(second);
+        let (first, second) = by_pair(labels);
+        let same = first.equal(second);
+
+        // |a − b|² = 2 − 2 a·b for vectors of length 1.
+        let cosine = features.clone().matmul(features.transpose());
+        let square = cosine.mul_scalar(-2.0).add_scalar(2.0).clamp_min(0.0);
+        let losses = self.of_square(square, same.clone());
+        let mean = |pairs: Tensor<2, Bool>| {
+            let count = pairs.clone().float().cast(losses.dtype()).sum().clamp_min(1.0);
+            losses.clone().mask_fill(pairs.bool_not(), 0.0).sum() / count
+        };
+        let pull = mean(once.clone().bool_and(same.clone()));
+        let push = mean(once.bool_and(same.bool_not()));
+        (pull + push).mul_scalar(0.5)
+    }
+
     /// The loss of every pair, `[pairs]`.
     pub fn forward_no_reduction(
         &self,
@@ -74,6 +115,11 @@ impl ContrastiveLoss {
     ) -> Tensor<1> {
         let [pairs, _] = a.dims();
         let square = (a - b).square().sum_dim(1).reshape([pairs]);
+        self.of_square(square, same)
+    }
+
+    /// The loss of pairs whose distances have these squares.
+    fn of_square<const D: usize>(&self, square: Tensor<D>, same: Tensor<D, Bool>) -> Tensor<D> {
         // √ has no finite slope at 0; coincident pairs take a constant distance of 0 instead.
         let coincident = square.clone().detach().equal_scalar(0.0);
         let distance = square.clone().mask_fill(coincident.clone(), 1.0).sqrt();

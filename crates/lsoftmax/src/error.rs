@@ -12,14 +12,14 @@ pub enum HeadError {
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// The features have another width than the weights.
-    #[error("the head was built for {expected} features a sample, but the batch has {found}")]
+    #[error("the head was built for {expected} features per sample, but the batch has {found}")]
     Features {
         /// Columns of the weights.
         expected: usize,
         /// Columns of the features.
         found: usize,
     },
-    /// There is not one label a sample.
+    /// There is not one label per sample.
     #[error("there are {samples} samples but {labels} labels")]
     Labels {
         /// Rows of the features.
@@ -30,7 +30,7 @@ pub enum HeadError {
     /// λ is negative or not finite.
     #[error(transparent)]
     Lambda(#[from] LambdaError),
-    /// The kernel path asked for is not to be had.
+    /// The kernel path asked for is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A feature is NaN or infinite.

@@ -11,29 +11,66 @@ use burn::tensor::{DType, Int, Tensor};
 use burn_autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn_autodiff::grads::Gradients as GradientStore;
 use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
-use lsoftmax_kernels::head::{self, Forward, Geometry, Problem, ShapeError, Wanted};
-use lsoftmax_kernels::{Buffer, Engine, Precision};
+use lsoftmax_flex::{FlexTensor, as_slice, contiguous, from_buffer, is_flex};
+use lsoftmax_kernels::head::{
+    self, Geometry, HeadForward, HeadProblem, ShapeError, WantedGradients,
+};
+use lsoftmax_kernels::{Buffer, Engine};
 
-use crate::cpu::{FlexTensor, contiguous, inner, slice, tensor};
 use crate::error::first_not_finite;
-use crate::head::Inputs;
+use crate::head::HeadTensors;
 use crate::label::LabelTerm;
-use crate::report::{Report, Seen};
-use crate::{HeadError, Margin};
+use crate::report::{LabelObservation, Report};
+use crate::{AngularMargin, HeadError};
 
 /// A forward pass: inputs (shared, not copied), results, and what backward needs.
 #[derive(Debug)]
-pub(crate) struct Pass {
-    features: FlexTensor,
-    weight: FlexTensor,
-    bias: Option<FlexTensor>,
-    labels: Vec<u32>,
-    classes: usize,
-    forward: Forward,
+pub(crate) struct HeadPass {
+    inputs: FlexInputs,
+    forward: HeadForward,
     terms: Vec<LabelTerm>,
     /// The log-sum-exp over all classes, the label's logit with its margin.
     lse: Vec<f64>,
     losses: Buffer,
+}
+
+/// The inputs of a forward pass, contiguous.
+#[derive(Debug)]
+struct FlexInputs {
+    features: FlexTensor,
+    weight: FlexTensor,
+    bias: Option<FlexTensor>,
+    labels: Vec<u32>,
+}
+
+impl FlexInputs {
+    fn new(tensors: &HeadTensors) -> Result<Self, ShapeError> {
+        fn served<const D: usize>(tensor: &Tensor<D>) -> FlexTensor {
+            contiguous(tensor.clone()).expect("`serves` has been asked")
+        }
+        Ok(Self {
+            features: served(&tensors.features),
+            weight: served(&tensors.weight),
+            bias: tensors.bias.as_ref().map(served),
+            labels: label_indices(tensors.labels.clone(), tensors.weight.dims()[0])?,
+        })
+    }
+
+    /// The inputs as the kernels take them.
+    fn problem(&self) -> Result<HeadProblem<'_>, ShapeError> {
+        let shape = self.weight.layout().shape();
+        let (features, weight) = (as_slice(&self.features), as_slice(&self.weight));
+        HeadProblem::new(features, weight, self.bias(), &self.labels, shape[1], shape[0])
+    }
+
+    fn bias(&self) -> Option<&[f32]> {
+        self.bias.as_ref().map(as_slice)
+    }
+
+    /// The bias of a sample's label.
+    fn label_bias(&self, sample: usize) -> f64 {
+        self.bias().map_or(0.0, |bias| bias[self.labels[sample] as usize].into())
+    }
 }
 
 /// The head's operation, for the backends that have it.
@@ -43,7 +80,7 @@ pub(crate) trait HeadOps: Backend {
     fn head_losses(
         features: FloatTensor<Self>,
         weight: FloatTensor<Self>,
-        pass: Arc<Pass>,
+        pass: Arc<HeadPass>,
     ) -> FloatTensor<Self>;
 
     /// The losses of `pass`, as a function of the three tensors.
@@ -51,40 +88,30 @@ pub(crate) trait HeadOps: Backend {
         features: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
-        pass: Arc<Pass>,
+        pass: Arc<HeadPass>,
     ) -> FloatTensor<Self>;
 }
 
 /// Whether [`losses`] can take these tensors: f32 on the CPU backend.
-pub(crate) fn serves(inputs: &Inputs) -> bool {
-    fn flex<const D: usize>(tensor: &Tensor<D>) -> bool {
-        tensor.dtype() == DType::F32 && on_cpu(tensor)
+pub(crate) fn serves(tensors: &HeadTensors) -> bool {
+    fn served<const D: usize>(tensor: &Tensor<D>) -> bool {
+        tensor.dtype() == DType::F32 && is_flex(tensor)
     }
-    flex(&inputs.features) && flex(&inputs.weight) && inputs.bias.as_ref().is_none_or(flex)
-}
-
-/// Whether a tensor is of the CPU backend, where reading it back waits for nothing.
-pub(crate) fn on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
-    inner(tensor.clone()).is_some()
+    served(&tensors.features) && served(&tensors.weight) && tensors.bias.as_ref().is_none_or(served)
 }
 
 /// The loss of every sample.
 pub(crate) fn losses(
-    inputs: Inputs,
-    margin: Margin,
+    tensors: HeadTensors,
+    margin: &impl AngularMargin,
     lambda: f64,
-    precision: Precision,
-) -> Result<(Tensor<1>, Arc<Pass>), HeadError> {
-    let Inputs { features, weight, bias, labels } = inputs;
-    let tracked = features.device().is_autodiff() || weight.device().is_autodiff();
-    let [classes, _] = weight.dims();
-    let pass = Arc::new(Pass::new(
-        served(features.clone()),
-        served(weight.clone()),
-        bias.clone().map(served),
-        checked_labels(labels, classes)?,
-        Settings { margin, lambda, engine: Engine::new(precision)?, tracked },
-    )?);
+    engine: Engine,
+) -> Result<(Tensor<1>, Arc<HeadPass>), HeadError> {
+    let tracked = tensors.features.device().is_autodiff() || tensors.weight.device().is_autodiff();
+    let inputs = FlexInputs::new(&tensors)?;
+    let forward = head::forward(engine, &inputs.problem()?, tracked);
+    let pass = Arc::new(HeadPass::new(inputs, forward, margin, lambda)?);
+    let HeadTensors { features, weight, bias, .. } = tensors;
     let (x, w, kept) = (features.into_dispatch(), weight.into_dispatch(), pass.clone());
     let losses = match bias {
         None => Dispatch::head_losses(x, w, kept),
@@ -93,55 +120,35 @@ pub(crate) fn losses(
     Ok((Tensor::from_dispatch(losses), pass))
 }
 
-fn served<const D: usize>(tensor: Tensor<D>) -> FlexTensor {
-    contiguous(tensor).expect("`serves` has been asked")
-}
-
 /// The labels, if each names a class.
-pub(crate) fn checked_labels(
+pub(crate) fn label_indices(
     labels: Tensor<1, Int>,
     classes: usize,
 ) -> Result<Vec<u32>, ShapeError> {
     let labels = labels.into_data();
-    let checked = |(sample, label): (usize, i64)| match u32::try_from(label) {
+    let index = |(sample, label): (usize, i64)| match u32::try_from(label) {
         Ok(y) if (y as usize) < classes => Ok(y),
         _ => Err(ShapeError::Label { sample, label, classes }),
     };
-    labels.iter::<i64>().enumerate().map(checked).collect()
+    labels.iter::<i64>().enumerate().map(index).collect()
 }
 
-struct Settings {
-    margin: Margin,
-    lambda: f64,
-    engine: Engine,
-    tracked: bool,
-}
-
-impl Pass {
+impl HeadPass {
     fn new(
-        features: FlexTensor,
-        weight: FlexTensor,
-        bias: Option<FlexTensor>,
-        labels: Vec<u32>,
-        settings: Settings,
+        inputs: FlexInputs,
+        forward: HeadForward,
+        margin: &impl AngularMargin,
+        lambda: f64,
     ) -> Result<Self, HeadError> {
-        let Settings { margin, lambda, engine, tracked } = settings;
-        let classes = weight.layout().shape()[0];
-        let depth = weight.layout().shape()[1];
-        let bias_slice = bias.as_ref().map(slice);
-        let problem =
-            Problem::new(slice(&features), slice(&weight), bias_slice, &labels, depth, classes)?;
-        let forward = head::forward(engine, &problem, tracked);
-
-        let samples = labels.len();
+        let samples = inputs.labels.len();
         let (mut terms, mut lse) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
         let mut losses = Buffer::new(samples);
-        for ((sample, label), out) in forward.samples.iter().zip(&labels).zip(&mut *losses) {
+        for (i, (sample, out)) in forward.samples.iter().zip(&mut *losses).enumerate() {
             let term = LabelTerm::new(margin, lambda, &sample.geometry);
-            let logit = if margin.is_one() {
+            let logit = if margin.is_identity() {
                 f64::from(sample.plain)
             } else {
-                term.logit + bias_slice.map_or(0.0, |bias| f64::from(bias[*label as usize]))
+                term.logit + inputs.label_bias(i)
             };
             // ln(e^logit + e^others) and that minus the logit, without overflow. The first is not
             // the second plus the logit: beside a huge logit the sum would be lost to rounding.
@@ -151,34 +158,35 @@ impl Pass {
             lse.push(sample.others_lse.max(logit) + tail);
             *out = (gap.max(0.0) + tail) as f32;
         }
-        let pass = Self { features, weight, bias, labels, classes, forward, terms, lse, losses };
+        let pass = Self { inputs, forward, terms, lse, losses };
         pass.check()?;
         Ok(pass)
     }
 
     /// Names the first number that is not finite. Searches only when there is one.
     fn check(&self) -> Result<(), HeadError> {
+        let FlexInputs { features, weight, bias, labels } = &self.inputs;
         let (low, high) = self.forward.weight_norms;
         let bad = self.losses.iter().position(|loss| !loss.is_finite());
-        let finite = |sample: &head::Sample| sample.geometry.feature_norm.is_finite();
-        let features = self.forward.samples.iter().all(finite);
-        let weights = low.is_finite() && high.is_finite();
+        let finite = |sample: &head::HeadSample| sample.geometry.feature_norm.is_finite();
+        let finite_features = self.forward.samples.iter().all(finite);
+        let finite_weights = low.is_finite() && high.is_finite();
         // A bias of −∞ shows nowhere else: its class only becomes impossible.
-        let bias = self.bias.iter().flat_map(slice).all(|bias| bias.is_finite());
-        if bad.is_none() && features && weights && bias {
+        let finite_bias = bias.iter().flat_map(as_slice).all(|bias| bias.is_finite());
+        if bad.is_none() && finite_features && finite_weights && finite_bias {
             return Ok(());
         }
-        let depth = slice(&self.features).len() / self.labels.len();
+        let depth = as_slice(features).len() / labels.len();
         let wide = |tensor: &FlexTensor| -> Vec<f64> {
-            slice(tensor).iter().copied().map(f64::from).collect()
+            as_slice(tensor).iter().copied().map(f64::from).collect()
         };
-        if let Some((sample, index, value)) = first_not_finite(&wide(&self.features), depth) {
+        if let Some((sample, index, value)) = first_not_finite(&wide(features), depth) {
             return Err(HeadError::Feature { sample, index, value });
         }
-        if let Some((class, index, value)) = first_not_finite(&wide(&self.weight), depth) {
+        if let Some((class, index, value)) = first_not_finite(&wide(weight), depth) {
             return Err(HeadError::Weight { class, index, value });
         }
-        let bias = self.bias.as_ref().map(wide).unwrap_or_default();
+        let bias = bias.as_ref().map(wide).unwrap_or_default();
         if let Some((class, _, value)) = first_not_finite(&bias, 1) {
             return Err(HeadError::Bias { class, value });
         }
@@ -188,32 +196,23 @@ impl Pass {
         Err(HeadError::Loss { sample, value, feature_norm, weight_norm })
     }
 
-    pub fn report(&self, margin: Margin, lambda: f64) -> Report {
-        let bias = self.bias.as_ref().map(slice);
-        let seen = self.forward.samples.iter().enumerate().map(|(i, sample)| Seen {
+    pub fn report<M: AngularMargin>(&self, margin: M, lambda: f64) -> Report<M> {
+        let samples = self.forward.samples.iter().enumerate();
+        let observations = samples.map(|(i, sample)| LabelObservation {
             geometry: sample.geometry,
             plain: sample.plain.into(),
             others_max: sample.others_max.into(),
             correct: sample.correct,
             loss: self.losses[i].into(),
-            bias: bias.map_or(0.0, |bias| bias[self.labels[i] as usize].into()),
+            bias: self.inputs.label_bias(i),
         });
         let (low, high) = self.forward.weight_norms;
-        Report::new(margin, lambda, seen, (low.into(), high.into()))
+        Report::new(margin, lambda, observations, (low.into(), high.into()))
     }
 
-    fn backward(&self, upstream: &[f32], wanted: Wanted) -> head::Gradients {
-        let depth = slice(&self.features).len() / self.labels.len();
-        let problem = Problem::new(
-            slice(&self.features),
-            slice(&self.weight),
-            self.bias.as_ref().map(slice),
-            &self.labels,
-            depth,
-            self.classes,
-        )
-        .expect("the forward pass has checked the problem");
-        let labels: Vec<_> = (0..self.labels.len())
+    fn backward(&self, upstream: &[f32], wanted: WantedGradients) -> head::HeadGradients {
+        let problem = self.inputs.problem().expect("the forward pass has checked the problem");
+        let labels: Vec<_> = (0..problem.samples())
             .map(|i| {
                 // p_y − 1, as minus the others' share: exact where p_y is nearly 1.
                 let others = (self.forward.samples[i].others_lse - self.lse[i]).exp();
@@ -222,16 +221,14 @@ impl Pass {
             .collect();
         head::backward(&problem, &self.forward, upstream, &self.lse, &labels, wanted)
     }
-}
 
-impl Pass {
     fn losses(&self) -> FlexTensor {
-        tensor(self.losses.clone(), [self.losses.len()])
+        from_buffer(self.losses.clone(), [self.losses.len()])
     }
 }
 
 impl HeadOps for Flex {
-    fn head_losses(_: FlexTensor, _: FlexTensor, pass: Arc<Pass>) -> FlexTensor {
+    fn head_losses(_: FlexTensor, _: FlexTensor, pass: Arc<HeadPass>) -> FlexTensor {
         pass.losses()
     }
 
@@ -239,7 +236,7 @@ impl HeadOps for Flex {
         _: FlexTensor,
         _: FlexTensor,
         _: FlexTensor,
-        pass: Arc<Pass>,
+        pass: Arc<HeadPass>,
     ) -> FlexTensor {
         pass.losses()
     }
@@ -249,7 +246,7 @@ impl<C: CheckpointStrategy> HeadOps for Autodiff<Flex, C> {
     fn head_losses(
         features: FloatTensor<Self>,
         weight: FloatTensor<Self>,
-        pass: Arc<Pass>,
+        pass: Arc<HeadPass>,
     ) -> FloatTensor<Self> {
         track::<C, 2>([features.node(), weight.node()], pass)
     }
@@ -258,7 +255,7 @@ impl<C: CheckpointStrategy> HeadOps for Autodiff<Flex, C> {
         features: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
-        pass: Arc<Pass>,
+        pass: Arc<HeadPass>,
     ) -> FloatTensor<Self> {
         track::<C, 3>([features.node(), weight.node(), bias.node()], pass)
     }
@@ -267,7 +264,7 @@ impl<C: CheckpointStrategy> HeadOps for Autodiff<Flex, C> {
 /// Enters the losses into the graph: features, weight and, with three parents, bias.
 fn track<C: CheckpointStrategy, const N: usize>(
     parents: [NodeGuard; N],
-    pass: Arc<Pass>,
+    pass: Arc<HeadPass>,
 ) -> FloatTensor<Autodiff<Flex, C>> {
     let losses = pass.losses();
     match HeadBackward.prepare::<C>(parents).compute_bound().stateful() {
@@ -280,7 +277,7 @@ fn track<C: CheckpointStrategy, const N: usize>(
 struct HeadBackward;
 
 impl<const N: usize> Backward<Flex, N> for HeadBackward {
-    type State = Arc<Pass>;
+    type State = Arc<HeadPass>;
 
     fn backward(
         self,
@@ -292,17 +289,17 @@ impl<const N: usize> Backward<Flex, N> for HeadBackward {
         let upstream = if upstream.is_contiguous() { upstream } else { upstream.to_contiguous() };
         let parents: Vec<_> = ops.parents.into_iter().collect();
         let wanted = |parent: usize| parents.get(parent).is_some_and(Option::is_some);
-        let wanted = Wanted { features: wanted(0), weights: wanted(1), bias: wanted(2) };
+        let wanted = WantedGradients { features: wanted(0), weights: wanted(1), bias: wanted(2) };
 
         let pass = ops.state;
-        let found = pass.backward(slice(&upstream), wanted);
+        let found = pass.backward(as_slice(&upstream), wanted);
+        let FlexInputs { features, weight, bias, .. } = &pass.inputs;
         let shape = |tensor: &FlexTensor| tensor.layout().shape().clone();
-        let shapes =
-            [Some(shape(&pass.features)), Some(shape(&pass.weight)), pass.bias.as_ref().map(shape)];
+        let shapes = [Some(shape(features)), Some(shape(weight)), bias.as_ref().map(shape)];
         let gradients = [found.features, found.weights, found.bias];
         for ((parent, gradient), shape) in parents.into_iter().zip(gradients).zip(shapes) {
             if let (Some(node), Some(shape)) = (parent, shape) {
-                grads.register::<Flex>(node.id, tensor(gradient, shape));
+                grads.register::<Flex>(node.id, from_buffer(gradient, shape));
             }
         }
     }

@@ -1,18 +1,20 @@
 //! The head as a Burn module.
 
+use std::sync::Arc;
+
 use burn::config::Config;
 use burn::module::{Initializer, Module, Param};
 use burn::nn::Linear;
 use burn::tensor::module::linear;
 use burn::tensor::{Device, Int, Tensor};
+use lsoftmax_flex::{Execution, is_flex};
 use lsoftmax_kernels::Precision;
 use lsoftmax_kernels::head::ShapeError;
 use serde::{Deserialize, Serialize};
 
-use crate::composed::{self, Composed};
-use crate::fused::{self, Pass};
-use crate::{HeadError, Margin, Report, lambda};
-use std::sync::Arc;
+use crate::composed::{self, ComposedPass};
+use crate::fused::{self, HeadPass};
+use crate::{AngularMargin, HeadError, Margin, Report, lambda};
 
 /// Configuration of an [`LSoftmax`] head.
 ///
@@ -29,7 +31,7 @@ pub struct LSoftmaxConfig {
     pub features: usize,
     /// Classes, K.
     pub classes: usize,
-    /// The margin m; 4 unless said otherwise.
+    /// The margin m; 4 by default.
     #[serde(default = "default_margin")]
     pub margin: Margin,
     /// Whether there is a bias, added outside the margin. The paper leaves it out, and so does this.
@@ -38,7 +40,7 @@ pub struct LSoftmaxConfig {
     /// The precision of matrix products on the CPU.
     #[serde(default)]
     pub precision: Precision,
-    /// How the weights start; He's normal initialisation unless said otherwise. A bias starts at 0.
+    /// How the weights start; He's normal initialisation by default. A bias starts at 0.
     #[serde(default = "default_initializer")]
     pub initializer: Initializer,
 }
@@ -93,7 +95,8 @@ impl LSoftmaxConfig {
         self
     }
 
-    /// Builds the head; its weights are drawn here and now, not at first use.
+    /// Builds the head. Its weights are drawn now, not at first use, and its [`Execution`] is chosen
+    /// now, from the precision and the environment variable `LSOFTMAX_KERNEL`.
     ///
     /// # Panics
     /// When there are no features or no classes.
@@ -108,7 +111,8 @@ impl LSoftmaxConfig {
             bias.val();
             bias
         });
-        LSoftmax { weight, bias, margin: self.margin, precision: self.precision }
+        let execution = Execution::new(self.precision);
+        LSoftmax { weight, bias, margin: self.margin, execution }
     }
 }
 
@@ -132,33 +136,33 @@ impl LSoftmaxConfig {
 /// # Ok::<(), lsoftmax::HeadError>(())
 /// ```
 #[derive(Module, Debug)]
-pub struct LSoftmax {
-    /// W, one row a class: `[classes, features]`, as in a linear layer of PyTorch.
+pub struct LSoftmax<M: AngularMargin = Margin> {
+    /// W, one row per class: `[classes, features]`, as in a linear layer of PyTorch.
     pub weight: Param<Tensor<2>>,
-    /// b, one a class.
+    /// b, one per class.
     pub bias: Option<Param<Tensor<1>>>,
-    /// The margin m.
+    /// The margin.
     #[module(skip)]
-    pub margin: Margin,
-    /// The precision of matrix products on the CPU.
+    pub margin: M,
+    /// What computes the loss.
     #[module(skip)]
-    pub precision: Precision,
+    pub execution: Execution,
 }
 
 /// The loss of a batch, and how to learn more about it.
 #[derive(Clone, Debug)]
-pub struct LSoftmaxOutput {
+pub struct LSoftmaxOutput<M = Margin> {
     /// The mean loss, of shape `[1]`.
     pub loss: Tensor<1>,
     /// The loss of every sample, of shape `[samples]`.
     pub losses: Tensor<1>,
     details: Details,
-    margin: Margin,
+    margin: M,
     lambda: f64,
 }
 
 /// What a forward pass takes, fused or composed.
-pub(crate) struct Inputs {
+pub(crate) struct HeadTensors {
     pub features: Tensor<2>,
     pub weight: Tensor<2>,
     pub bias: Option<Tensor<1>>,
@@ -167,16 +171,17 @@ pub(crate) struct Inputs {
 
 #[derive(Clone, Debug)]
 enum Details {
-    Fused(Arc<Pass>),
-    Composed(Box<Composed>),
+    Fused(Arc<HeadPass>),
+    Composed(Box<ComposedPass>),
 }
 
-impl LSoftmax {
+impl<M: AngularMargin> LSoftmax<M> {
     /// The loss of a batch. λ comes from a [`LambdaSchedule`](crate::LambdaSchedule) at the
     /// optimiser's step; 0 is the whole margin.
     ///
-    /// On Burn's CPU backend in f32 this is one fused operation; everywhere else it is
-    /// [composed](LSoftmax::forward_composed) of ordinary ones. The two give the same loss.
+    /// By default f32 tensors on the CPU are computed by one fused operation, all others by Burn's
+    /// own operations, which hold all samples-by-classes logits; see
+    /// [`with_execution`](LSoftmax::with_execution). Both give the same loss.
     ///
     /// # Shapes
     /// - features: `[samples, features]`
@@ -184,34 +189,42 @@ impl LSoftmax {
     ///
     /// # Errors
     /// When shapes don't fit or λ is negative. On the CPU also when a label names no class and, fused,
-    /// when a feature, a weight or the loss is not finite; other devices, which would have to wait for
-    /// the values, leave that to [`LSoftmaxOutput::report`].
+    /// when a feature, a weight or the loss is not finite, or the kernel path asked for is unavailable.
+    /// Other devices, which would have to wait for the values, leave that to
+    /// [`LSoftmaxOutput::report`].
     pub fn forward(
         &self,
         features: Tensor<2>,
         labels: Tensor<1, Int>,
         lambda: f64,
-    ) -> Result<LSoftmaxOutput, HeadError> {
-        let inputs = self.inputs(features, labels, lambda)?;
-        if !fused::serves(&inputs) {
-            return self.compose(inputs, lambda);
-        }
-        let (losses, pass) = fused::losses(inputs, self.margin, lambda, self.precision)?;
-        Ok(self.output(losses, lambda, Details::Fused(pass)))
+    ) -> Result<LSoftmaxOutput<M>, HeadError> {
+        let tensors = self.tensors(features, labels, lambda)?;
+        let engine = if fused::serves(&tensors) { self.execution.engine()? } else { None };
+        let (losses, details) = if let Some(engine) = engine {
+            let (losses, pass) = fused::losses(tensors, &self.margin, lambda, engine)?;
+            (losses, Details::Fused(pass))
+        } else {
+            if is_flex(&tensors.features) {
+                fused::label_indices(tensors.labels.clone(), tensors.weight.dims()[0])?;
+            }
+            let (losses, pass) = composed::losses(tensors, &self.margin, lambda);
+            (losses, Details::Composed(Box::new(pass)))
+        };
+        let loss = losses.clone().mean();
+        Ok(LSoftmaxOutput { loss, losses, details, margin: self.margin.clone(), lambda })
     }
 
-    /// The same loss, composed of ordinary tensor operations: on every backend and float type, and
-    /// the readable definition. It holds all samples-by-classes logits.
-    ///
-    /// # Errors
-    /// When shapes don't fit or λ is negative; on the CPU also when a label names no class.
-    pub fn forward_composed(
-        &self,
-        features: Tensor<2>,
-        labels: Tensor<1, Int>,
-        lambda: f64,
-    ) -> Result<LSoftmaxOutput, HeadError> {
-        self.compose(self.inputs(features, labels, lambda)?, lambda)
+    /// This head with another margin, which need not be a [`Margin`]: see [`AngularMargin`].
+    pub fn with_margin<N: AngularMargin>(self, margin: N) -> LSoftmax<N> {
+        let Self { weight, bias, execution, .. } = self;
+        LSoftmax { weight, bias, margin, execution }
+    }
+
+    /// This head, computed in another way. With [`Execution::Composed`] it is computed by Burn's own
+    /// operations on the CPU, too: the readable definition of the loss, to compare with.
+    pub fn with_execution(mut self, execution: Execution) -> Self {
+        self.execution = execution;
+        self
     }
 
     /// The plain scores W·x + b, without label or margin: what inference uses.
@@ -261,12 +274,12 @@ impl LSoftmax {
     }
 
     /// What a forward pass takes, with shapes that fit.
-    fn inputs(
+    fn tensors(
         &self,
         features: Tensor<2>,
         labels: Tensor<1, Int>,
         lambda: f64,
-    ) -> Result<Inputs, HeadError> {
+    ) -> Result<HeadTensors, HeadError> {
         lambda::checked(lambda)?;
         let [samples, found] = features.dims();
         let [classes, expected] = self.weight.dims();
@@ -281,20 +294,7 @@ impl LSoftmax {
             return Err(ShapeError::Empty { samples, features: found, classes }.into());
         }
         let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
-        Ok(Inputs { features, weight, bias, labels })
-    }
-
-    fn compose(&self, inputs: Inputs, lambda: f64) -> Result<LSoftmaxOutput, HeadError> {
-        if fused::on_cpu(&inputs.features) {
-            fused::checked_labels(inputs.labels.clone(), inputs.weight.dims()[0])?;
-        }
-        let (losses, composed) = composed::losses(inputs, self.margin, lambda);
-        Ok(self.output(losses, lambda, Details::Composed(Box::new(composed))))
-    }
-
-    fn output(&self, losses: Tensor<1>, lambda: f64, details: Details) -> LSoftmaxOutput {
-        let loss = losses.clone().mean();
-        LSoftmaxOutput { loss, losses, details, margin: self.margin, lambda }
+        Ok(HeadTensors { features, weight, bias, labels })
     }
 }
 
@@ -304,7 +304,7 @@ fn copied<const D: usize>(value: Tensor<D>, device: &Device) -> Param<Tensor<D>>
     Param::from_tensor(Tensor::from_data(value.into_data(), (device, dtype)))
 }
 
-impl LSoftmaxOutput {
+impl<M: AngularMargin> LSoftmaxOutput<M> {
     /// Angles, norms and margins of the batch.
     ///
     /// After a fused forward this costs microseconds. After a composed one it reads the batch back
@@ -312,12 +312,11 @@ impl LSoftmaxOutput {
     ///
     /// # Errors
     /// When a label names no class, or a feature, a weight or the loss is not finite.
-    pub fn report(&self) -> Result<Report, HeadError> {
+    pub fn report(&self) -> Result<Report<M>, HeadError> {
+        let (margin, lambda) = (self.margin.clone(), self.lambda);
         match &self.details {
-            Details::Fused(pass) => Ok(pass.report(self.margin, self.lambda)),
-            Details::Composed(composed) => {
-                composed.report(self.margin, self.lambda, self.losses.clone())
-            }
+            Details::Fused(pass) => Ok(pass.report(margin, lambda)),
+            Details::Composed(pass) => pass.report(margin, lambda, self.losses.clone()),
         }
     }
 }

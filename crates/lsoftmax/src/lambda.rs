@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 /// # Ok::<(), lsoftmax::LambdaError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Shape", into = "Shape")]
-pub struct LambdaSchedule(Shape);
+#[serde(try_from = "Formula", into = "Formula")]
+pub struct LambdaSchedule(Formula);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "schedule", rename_all = "kebab-case", deny_unknown_fields)]
-enum Shape {
+enum Formula {
     Constant {
         value: f64,
     },
@@ -44,7 +44,7 @@ enum Shape {
     },
 }
 
-/// A value of λ and the step from which it holds.
+/// A value of λ and the step from which it applies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -70,7 +70,7 @@ pub enum LambdaError {
         /// What it is.
         value: f64,
     },
-    /// Stages that leave steps without a value, or come in no order.
+    /// Stages that leave steps without a value, or are out of order.
     #[error("the stages of the λ schedule must start at step 0 and come in rising order of `from`")]
     Stages,
 }
@@ -92,7 +92,7 @@ impl LambdaSchedule {
     /// # Errors
     /// When `value` is negative or not finite.
     pub fn constant(value: f64) -> Result<Self, LambdaError> {
-        Shape::Constant { value }.try_into()
+        Formula::Constant { value }.try_into()
     }
 
     /// The authors' schedule, `max(min, base · (1 + gamma · step)^−power)`.
@@ -100,7 +100,7 @@ impl LambdaSchedule {
     /// # Errors
     /// When a parameter is negative or not finite.
     pub fn power(base: f64, gamma: f64, power: f64, min: f64) -> Result<Self, LambdaError> {
-        Shape::Power { base, gamma, power, min }.try_into()
+        Formula::Power { base, gamma, power, min }.try_into()
     }
 
     /// `max(min, base · decay^step)`.
@@ -108,7 +108,7 @@ impl LambdaSchedule {
     /// # Errors
     /// When `base` or `min` is negative or not finite, or `decay` not in (0, 1].
     pub fn exponential(base: f64, decay: f64, min: f64) -> Result<Self, LambdaError> {
-        Shape::Exponential { base, decay, min }.try_into()
+        Formula::Exponential { base, decay, min }.try_into()
     }
 
     /// A value for each stage.
@@ -116,19 +116,19 @@ impl LambdaSchedule {
     /// # Errors
     /// When the first stage is not from step 0, stages are out of order, or a value is not a λ.
     pub fn staged(stages: Vec<Stage>) -> Result<Self, LambdaError> {
-        Shape::Staged { stages }.try_into()
+        Formula::Staged { stages }.try_into()
     }
 
     /// λ at an optimiser step, counted from 0.
     pub fn at(&self, step: u64) -> f64 {
         let t = step as f64;
         match &self.0 {
-            Shape::Constant { value } => *value,
-            Shape::Power { base, gamma, power, min } => {
+            Formula::Constant { value } => *value,
+            Formula::Power { base, gamma, power, min } => {
                 (base * (1.0 + gamma * t).powf(-power)).max(*min)
             }
-            Shape::Exponential { base, decay, min } => (base * decay.powf(t)).max(*min),
-            Shape::Staged { stages } => {
+            Formula::Exponential { base, decay, min } => (base * decay.powf(t)).max(*min),
+            Formula::Staged { stages } => {
                 let stage = stages.partition_point(|stage| stage.from <= step);
                 stages[stage - 1].value
             }
@@ -153,27 +153,27 @@ impl LambdaSchedule {
             let rule = "above 0 and finite";
             return Err(LambdaError::Parameter { name: "the stretch", rule, value: factor });
         }
-        let shape = match self.0.clone() {
-            Shape::Constant { value } => Shape::Constant { value },
-            Shape::Power { base, gamma, power, min } => {
-                Shape::Power { base, gamma: (gamma / factor).min(f64::MAX), power, min }
+        let formula = match self.0.clone() {
+            Formula::Constant { value } => Formula::Constant { value },
+            Formula::Power { base, gamma, power, min } => {
+                Formula::Power { base, gamma: (gamma / factor).min(f64::MAX), power, min }
             }
-            Shape::Exponential { base, decay, min } => {
+            Formula::Exponential { base, decay, min } => {
                 let decay = decay.powf(factor.recip()).max(f64::MIN_POSITIVE);
-                Shape::Exponential { base, decay, min }
+                Formula::Exponential { base, decay, min }
             }
-            Shape::Staged { stages } => {
+            Formula::Staged { stages } => {
                 let mut moved: Vec<Stage> = Vec::with_capacity(stages.len());
                 for Stage { from, value } in stages {
                     let from = first_step(from, factor);
-                    // Where stages meet, the later one holds.
+                    // Where stages meet, the later one applies.
                     moved.pop_if(|last| last.from == from);
                     moved.push(Stage { from, value });
                 }
-                Shape::Staged { stages: moved }
+                Formula::Staged { stages: moved }
             }
         };
-        Ok(Self(shape))
+        Ok(Self(formula))
     }
 }
 
@@ -186,23 +186,23 @@ fn first_step(from: u64, factor: f64) -> u64 {
     (if whole { near } else { step.ceil() }) as u64
 }
 
-impl TryFrom<Shape> for LambdaSchedule {
+impl TryFrom<Formula> for LambdaSchedule {
     type Error = LambdaError;
 
-    fn try_from(shape: Shape) -> Result<Self, LambdaError> {
+    fn try_from(formula: Formula) -> Result<Self, LambdaError> {
         let at_least_0 = |name, value: f64| match value.is_finite() && value >= 0.0 {
             true => Ok(()),
             false => Err(LambdaError::Parameter { name, rule: "at least 0 and finite", value }),
         };
-        match &shape {
-            Shape::Constant { value } => checked(*value).map(|_| ())?,
-            Shape::Power { base, gamma, power, min } => {
+        match &formula {
+            Formula::Constant { value } => checked(*value).map(|_| ())?,
+            Formula::Power { base, gamma, power, min } => {
                 at_least_0("base", *base)?;
                 at_least_0("gamma", *gamma)?;
                 at_least_0("power", *power)?;
                 at_least_0("min", *min)?;
             }
-            Shape::Exponential { base, decay, min } => {
+            Formula::Exponential { base, decay, min } => {
                 at_least_0("base", *base)?;
                 at_least_0("min", *min)?;
                 if !(*decay > 0.0 && *decay <= 1.0) {
@@ -210,7 +210,7 @@ impl TryFrom<Shape> for LambdaSchedule {
                     return Err(LambdaError::Parameter { name: "decay", rule, value: *decay });
                 }
             }
-            Shape::Staged { stages } => {
+            Formula::Staged { stages } => {
                 let rising = stages.windows(2).all(|two| two[0].from < two[1].from);
                 if stages.first().is_none_or(|first| first.from != 0) || !rising {
                     return Err(LambdaError::Stages);
@@ -218,12 +218,12 @@ impl TryFrom<Shape> for LambdaSchedule {
                 stages.iter().try_for_each(|stage| checked(stage.value).map(|_| ()))?;
             }
         }
-        Ok(Self(shape))
+        Ok(Self(formula))
     }
 }
 
-impl From<LambdaSchedule> for Shape {
-    fn from(schedule: LambdaSchedule) -> Shape {
+impl From<LambdaSchedule> for Formula {
+    fn from(schedule: LambdaSchedule) -> Formula {
         schedule.0
     }
 }

@@ -9,13 +9,14 @@
 //! |---|---|
 //! | [`LSoftmaxConfig`] → [`LSoftmax`] | the head: weights and loss |
 //! | [`Margin`], [`LambdaSchedule`] | how large the margin is, and how it sets in |
+//! | [`AngularMargin`] | a margin of your own |
+//! | [`Execution`] | the CPU kernels, or Burn's own operations |
 //! | [`Report`] | angles, norms and margins of a step |
 //! | [`HingeLoss`], [`ContrastiveLoss`] | the other losses of the paper's tables |
 
+mod angular;
 mod composed;
 mod contrastive;
-#[doc(hidden)]
-pub mod cpu;
 mod error;
 mod fused;
 mod head;
@@ -23,16 +24,18 @@ mod hinge;
 mod label;
 mod lambda;
 mod margin;
+mod number;
 mod report;
 
+pub use angular::AngularMargin;
 pub use contrastive::{ContrastiveLoss, ContrastiveLossConfig};
 pub use error::HeadError;
 pub use head::{LSoftmax, LSoftmaxConfig, LSoftmaxOutput};
 pub use hinge::{HingeLoss, HingeLossConfig, HingeNorm};
 pub use lambda::{LambdaError, LambdaSchedule, Stage};
+pub use lsoftmax_flex::Execution;
 pub use lsoftmax_kernels::head::ShapeError;
-pub use lsoftmax_kernels::{
-    Engine, EngineError, PATH_VARIABLE, Path, Precision, peak_gflops, release_buffers,
-};
+pub use lsoftmax_kernels::{EngineError, Precision};
 pub use margin::{Margin, MarginError, Psi};
+pub use number::Number;
 pub use report::{Angles, NormRange, Norms, Report};

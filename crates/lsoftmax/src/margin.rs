@@ -1,9 +1,10 @@
 //! The margin: how many times an angle is multiplied, and the function ψ that makes it trainable.
 
+use std::f64::consts::PI;
+
 use serde::{Deserialize, Serialize};
 
-/// Below this sine an angle counts as 0 or π.
-const SINE_FLOOR: f64 = 1e-8;
+use crate::{AngularMargin, Number};
 
 /// The margin m ≥ 1 of the large-margin softmax.
 ///
@@ -66,19 +67,9 @@ impl Margin {
         self.0
     }
 
-    /// Whether this is plain softmax.
-    pub fn is_one(self) -> bool {
-        self.0 == 1.0
-    }
-
     /// m as a whole number, if it is one.
     pub fn whole(self) -> Option<usize> {
         (self.0.fract() == 0.0).then_some(self.0 as usize)
-    }
-
-    /// The number of intervals of ψ: k runs from 0 to one less.
-    pub fn intervals(self) -> usize {
-        self.0.ceil() as usize
     }
 
     /// ψ, its slope and k at an angle given by its cosine, which is brought into [−1, 1].
@@ -87,7 +78,11 @@ impl Margin {
     /// everywhere: where it would not be (θ = π, m not whole) it is held at a large value, and the
     /// gradient, in which the sine cancels, stays bounded.
     pub fn psi(self, cos: f64) -> Psi {
-        let cos = cos.clamp(-1.0, 1.0);
+        let (value, slope, k) = self.value_slope_and_k(cos.clamp(-1.0, 1.0));
+        Psi { value, slope, k: k as usize }
+    }
+
+    fn value_slope_and_k<N: Number>(self, cos: N) -> (N, N, N) {
         match self.whole() {
             Some(m) => whole_psi(m, cos),
             None => real_psi(self.0, cos),
@@ -95,40 +90,63 @@ impl Margin {
     }
 }
 
-/// By Chebyshev's recurrences: T_m(cos θ) = cos mθ, and m·U_{m−1} is its derivative.
+impl AngularMargin for Margin {
+    fn value_and_slope<N: Number>(&self, cos: N) -> (N, N) {
+        let (value, slope, _) = self.value_slope_and_k(cos);
+        (value, slope)
+    }
+
+    /// Whether m is 1.
+    fn is_identity(&self) -> bool {
+        self.0 == 1.0
+    }
+
+    /// The number of intervals of ψ: k runs from 0 to one less.
+    fn intervals(&self) -> usize {
+        self.0.ceil() as usize
+    }
+
+    /// k.
+    fn interval(&self, cos: f64) -> usize {
+        self.psi(cos).k
+    }
+}
+
+/// ψ, its slope and k by Chebyshev's recurrences: T_m(cos θ) = cos mθ, and m·U_{m−1} is its
+/// derivative.
 ///
 /// k is the number of zeros of U_{m−1} above cos θ, and the polynomials U_0 … U_{m−1} are a Sturm
 /// sequence: the number of their sign changes is that number.
-fn whole_psi(m: usize, cos: f64) -> Psi {
-    let (mut t, mut t_next) = (1.0, cos);
-    let (mut u, mut u_next) = (1.0f64, 2.0 * cos);
-    let mut k = 0;
-    let mut positive = true;
+fn whole_psi<N: Number>(m: usize, cos: N) -> (N, N, N) {
+    let double = cos.clone() * 2.0;
+    let (mut t, mut t_next) = (cos.constant(1.0), cos.clone());
+    let (mut u, mut u_next) = (cos.constant(1.0), double.clone());
+    // The sign of the last U that was not 0, which is (−1)^k.
+    let (mut k, mut sign) = (cos.constant(0.0), cos.constant(1.0));
     for _ in 1..m {
-        (t, t_next) = (t_next, 2.0 * cos * t_next - t);
-        (u, u_next) = (u_next, 2.0 * cos * u_next - u);
-        if u != 0.0 && (u > 0.0) != positive {
-            positive = !positive;
-            k += 1;
-        }
+        (t, t_next) = (t_next.clone(), double.clone() * t_next - t);
+        (u, u_next) = (u_next.clone(), double.clone() * u_next - u);
+        let changed = (u.clone() * sign.clone()).below(0.0);
+        k = k + changed.clone();
+        sign = sign * (changed * -2.0 + 1.0);
     }
-    let sign = if k % 2 == 0 { 1.0 } else { -1.0 };
-    Psi { value: sign * t_next - 2.0 * k as f64, slope: m as f64 * u.abs(), k }
+    (sign * t_next - k.clone() * 2.0, u.abs() * m as f64, k)
 }
 
-fn real_psi(m: f64, cos: f64) -> Psi {
-    let theta = cos.acos();
-    let angle = m * theta;
-    let last = m.ceil() as usize - 1;
-    let k = ((angle / std::f64::consts::PI) as usize).min(last);
-    let sign = if k.is_multiple_of(2) { 1.0 } else { -1.0 };
-    let sine = theta.sin();
-    let slope = if sine < SINE_FLOOR && cos > 0.0 {
-        m * m
-    } else {
-        m * angle.sin().abs() / sine.max(SINE_FLOOR)
-    };
-    Psi { value: sign * angle.cos() - 2.0 * k as f64, slope, k }
+/// ψ, its slope m |sin mθ| / sin θ, and k by the angle itself.
+fn real_psi<N: Number>(m: f64, cos: N) -> (N, N, N) {
+    let theta = cos.clone().acos();
+    let angle = theta.clone() * m;
+    let k = (angle.clone() / PI).floor().clamp(0.0, m.ceil() - 1.0);
+    let odd = k.clone() - (k.clone() / 2.0).floor() * 2.0;
+    let sign = odd * -2.0 + 1.0;
+    let value = sign * angle.clone().cos() - k.clone() * 2.0;
+
+    let (sine, smallest) = (theta.sin(), cos.smallest_sine());
+    let slope = angle.sin().abs() * m / sine.clone().clamp(smallest, 1.0);
+    // At θ = 0 the sines' quotient is m.
+    let at_zero = sine.below(smallest) * cos.above(0.0);
+    (value, at_zero.choose(cos.constant(m * m), slope), k)
 }
 
 impl TryFrom<f64> for Margin {

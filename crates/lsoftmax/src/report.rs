@@ -3,20 +3,20 @@
 use lsoftmax_kernels::head::Geometry;
 use serde::Serialize;
 
-use crate::Margin;
 use crate::label::LabelTerm;
+use crate::{AngularMargin, Margin};
 
 /// Angles, norms and margins of a batch. Angles are in degrees.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct Report<M = Margin> {
     /// The number of samples.
     pub samples: usize,
     /// The mean loss.
     pub loss: f64,
     /// The share of samples whose label has the largest plain logit. No margin, no label fed in.
     pub accuracy: f64,
-    /// The margin m.
-    pub margin: Margin,
+    /// The margin.
+    pub margin: M,
     /// λ of the step.
     pub lambda: f64,
     /// θ, the angle between a sample and the weights of its class.
@@ -61,8 +61,8 @@ pub struct NormRange {
     pub max: f64,
 }
 
-/// One sample as the report sees it.
-pub(crate) struct Seen {
+/// What a report needs of a sample.
+pub(crate) struct LabelObservation {
     pub geometry: Geometry,
     /// The label's plain logit, with its bias, and the largest of the other classes.
     pub plain: f64,
@@ -73,40 +73,41 @@ pub(crate) struct Seen {
     pub bias: f64,
 }
 
-impl Report {
+impl<M: AngularMargin> Report<M> {
     pub(crate) fn new(
-        margin: Margin,
+        margin: M,
         lambda: f64,
-        seen: impl ExactSizeIterator<Item = Seen>,
+        observations: impl ExactSizeIterator<Item = LabelObservation>,
         weight_norm: (f64, f64),
     ) -> Self {
-        let samples = seen.len();
+        let samples = observations.len();
         let n = samples as f64;
         let mut report = Self {
             samples,
             loss: 0.0,
             accuracy: 0.0,
+            k: vec![0; margin.intervals()],
             margin,
             lambda,
             theta: Angles::of(&mut []),
-            k: vec![0; margin.intervals()],
             feature_norm: Norms { min: f64::INFINITY, mean: 0.0, max: 0.0 },
             weight_norm: NormRange { min: weight_norm.0, max: weight_norm.1 },
             inside_margin: 0.0,
         };
         let mut theta = Vec::with_capacity(samples);
-        for Seen { geometry, plain, others_max, correct, loss, bias } in seen {
-            let term = LabelTerm::new(margin, 0.0, &geometry);
+        for observation in observations {
+            let LabelObservation { geometry, plain, others_max, correct, loss, bias } = observation;
+            let term = LabelTerm::new(&report.margin, 0.0, &geometry);
             theta.push(term.cos.acos().to_degrees());
             report.loss += loss / n;
             report.accuracy += if correct { 1.0 } else { 0.0 };
-            report.k[term.psi.k] += 1;
+            report.k[report.margin.interval(term.cos)] += 1;
             let norms = &mut report.feature_norm;
             norms.min = norms.min.min(geometry.feature_norm);
             norms.max = norms.max.max(geometry.feature_norm);
             norms.mean += geometry.feature_norm / n;
             // Without a margin the plain logits decide, as they do on accuracy.
-            let own = if margin.is_one() { plain } else { term.logit + bias };
+            let own = if report.margin.is_identity() { plain } else { term.logit + bias };
             let wins = own > others_max;
             report.inside_margin += if wins { 0.0 } else { 1.0 };
         }

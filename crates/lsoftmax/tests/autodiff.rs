@@ -252,7 +252,7 @@ fn more_logits_than_are_kept_change_nothing() {
     assert_gradients_close("gradients", &fused.gradients, &composed.gradients, ROUNDING);
 }
 
-/// The gradient goes on into the layers before the head, fused or not.
+/// The gradient continues into the layers before the head, fused or not.
 #[test]
 fn the_layers_before_the_head_get_the_composed_gradient() {
     let batch = batch();

@@ -6,7 +6,7 @@ use std::f64::consts::{FRAC_PI_2, PI};
 
 use support::batch::norm;
 use support::{
-    Batch, LAMBDAS, MARGINS, Numbers, Run, Way, assert_close, assert_finite,
+    Batch, LAMBDAS, MARGINS, Run, SplitMix, Way, assert_close, assert_finite,
     assert_gradients_close, definition,
 };
 
@@ -16,7 +16,7 @@ const F32: f64 = 1e-5;
 /// What a way may be off by, where the differences are good to `differences`.
 ///
 /// The fused way takes the angle in f64. Composed in f32 its cosine is rounded, and the slope of ψ,
-/// m at most angles, changes by about m³ a unit.
+/// m at most angles, changes by about m³ per unit.
 fn tolerance(way: Way, margin: f64, differences: f64) -> f64 {
     match way {
         Way::ComposedF64 => differences,
@@ -61,10 +61,10 @@ fn check_ways(ways: &[Way], what: &str, batch: &Batch, differences: Differences)
 }
 
 /// An angle in every interval of ψ, away from the knots.
-fn spread(margin: f64, numbers: &mut Numbers) -> Vec<f64> {
+fn spread(margin: f64, numbers: &mut SplitMix) -> Vec<f64> {
     let pieces = margin.max(4.0);
     (0..pieces.ceil() as usize)
-        .map(|k| (k as f64 + 0.2 + 0.6 * numbers.share()) * PI / pieces)
+        .map(|k| (k as f64 + 0.2 + 0.6 * numbers.uniform()) * PI / pieces)
         .map(|angle| angle.min(0.95 * PI))
         .collect()
 }
@@ -80,7 +80,7 @@ fn for_every_setting(mut check: impl FnMut(f64, f64, bool)) {
 #[test]
 fn gradients_are_the_differences_at_generic_angles() {
     for_every_setting(|margin, lambda, bias| {
-        let mut numbers = Numbers(margin.to_bits() ^ lambda.to_bits());
+        let mut numbers = SplitMix(margin.to_bits() ^ lambda.to_bits());
         let angles = spread(margin, &mut numbers);
         let batch = Batch::at_angles(11, &angles, 5, 4, 0.8);
         check("generic", &batch.with_margin(margin).with_lambda(lambda).with_bias(bias), GENERIC);
@@ -255,7 +255,7 @@ fn gradients_are_the_differences_at_extreme_norms() {
     let norms = [1e-20, 1.0, 1e18];
     for margin in MARGINS {
         for lambda in LAMBDAS {
-            let angles = spread(margin, &mut Numbers(16));
+            let angles = spread(margin, &mut SplitMix(16));
             let batch = Batch::at_angles(17, &angles[..4], 6, 5, 1.0);
             let batch = batch.with_margin(margin).with_lambda(lambda);
             for (x, w) in norms.iter().flat_map(|x| norms.iter().map(move |w| (*x, *w))) {
@@ -271,7 +271,7 @@ fn gradients_are_the_differences_at_extreme_norms() {
 #[test]
 fn gradients_are_the_differences_for_every_kind_of_batch() {
     for_every_setting(|margin, lambda, bias| {
-        let angles = spread(margin, &mut Numbers(18));
+        let angles = spread(margin, &mut SplitMix(18));
         let shapes = [
             ("one sample", 1, 4, vec![2]),
             ("one class", 4, 1, vec![0; 4]),

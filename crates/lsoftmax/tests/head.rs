@@ -8,7 +8,7 @@ use burn::config::Config;
 use burn::module::{Initializer, Module, Param};
 use burn::nn::LinearConfig;
 use burn::tensor::{DType, Device, Tensor};
-use lsoftmax::{HeadError, LSoftmaxConfig, Precision, ShapeError};
+use lsoftmax::{Execution, HeadError, LSoftmaxConfig, Precision, ShapeError};
 use support::way::{tensor, values};
 use support::{
     Batch, Setup, Way, assert_close, assert_gradients_close, assert_same_bits, definition,
@@ -47,31 +47,32 @@ fn a_configuration_is_saved_and_loaded_whole() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(serde_json::to_value(&loaded).unwrap(), serde_json::to_value(&config).unwrap());
     let head = loaded.init(&Device::flex());
-    assert_eq!((head.margin.value(), head.precision), (2.5, Precision::Bf16));
+    assert_eq!(head.margin.value(), 2.5);
+    assert_eq!(head.execution, Execution::new(Precision::Bf16));
     assert!(values(head.weight.val()).iter().all(|w| *w == 0.25));
 }
 
 #[test]
 fn a_configuration_with_a_mistake_is_refused() {
-    for (text, told) in [
+    for (text, message) in [
         (r#"{"features": 2, "classes": 2, "margins": 4}"#, "unknown field `margins`"),
         (r#"{"features": 2, "classes": 2, "margin": 0.5}"#, "the margin must be a number from 1"),
         (r#"{"features": 2}"#, "missing field `classes`"),
         (r#"{"features": 2, "classes": 2, "precision": "f16"}"#, "unknown variant `f16`"),
     ] {
         let found = parse(text).unwrap_err();
-        assert!(found.contains(told), "{text}: {found}");
+        assert!(found.contains(message), "{text}: {found}");
     }
 }
 
 #[test]
 fn a_head_without_features_or_classes_cannot_be_built() {
     for (features, classes) in [(0, 3), (3, 0)] {
-        let told = panic_of(|| LSoftmaxConfig::new(features, classes).init(&Device::flex()));
-        assert_eq!(told, "a head needs features and classes");
+        let message = panic_of(|| LSoftmaxConfig::new(features, classes).init(&Device::flex()));
+        assert_eq!(message, "a head needs features and classes");
     }
-    let told = panic_of(|| LSoftmaxConfig::new(2, 2).with_margin(0.5));
-    assert_eq!(told, "the margin must be a number from 1 to 1000, but is 0.5");
+    let message = panic_of(|| LSoftmaxConfig::new(2, 2).with_margin(0.5));
+    assert_eq!(message, "the margin must be a number from 1 to 1000, but is 0.5");
 }
 
 #[test]

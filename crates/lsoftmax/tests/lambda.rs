@@ -194,7 +194,7 @@ fn a_file_names_the_schedule_and_may_leave_the_minimum_out() {
 
 #[test]
 fn keys_and_schedules_that_are_not_known_are_refused() {
-    for (text, told) in [
+    for (text, message) in [
         (r#"{"schedule": "constant", "value": 5, "min": 1}"#, "unknown field `min`"),
         (
             r#"{"schedule": "power", "base": 1, "gamma": 1, "power": 1, "lambda_min": 5}"#,
@@ -214,13 +214,13 @@ fn keys_and_schedules_that_are_not_known_are_refused() {
         (r#"{"value": 5}"#, "missing field `schedule`"),
     ] {
         let found = parse(text).unwrap_err();
-        assert!(found.contains(told), "{text}: {found}");
+        assert!(found.contains(message), "{text}: {found}");
     }
 }
 
 #[test]
 fn a_file_with_a_bad_parameter_is_refused_with_its_name() {
-    for (text, told) in [
+    for (text, message) in [
         (
             r#"{"schedule": "constant", "value": -1}"#,
             "λ must be a finite number of at least 0, but is -1",
@@ -236,7 +236,7 @@ fn a_file_with_a_bad_parameter_is_refused_with_its_name() {
         (r#"{"schedule": "staged", "stages": []}"#, "must start at step 0"),
     ] {
         let found = parse(text).unwrap_err();
-        assert!(found.contains(told), "{text}: {found}");
+        assert!(found.contains(message), "{text}: {found}");
     }
 }
 

@@ -4,10 +4,10 @@ mod support;
 
 use std::f64::consts::PI;
 
-use lsoftmax::{Margin, Psi};
+use lsoftmax::{AngularMargin, Margin, Psi};
 use proptest::prelude::*;
 use serde::Deserialize;
-use support::{Batch, Numbers, Run, Way, definition};
+use support::{Batch, Run, SplitMix, Way, definition};
 
 const EPSILON: f64 = f64::EPSILON;
 
@@ -112,7 +112,7 @@ proptest! {
         let margin = Margin::new(m).unwrap();
         let rise = margin.psi(cos + step).value - margin.psi(cos - step).value;
         let found = margin.psi(cos).slope;
-        // The slope is continuous and changes by at most `steepness` a unit, also across a knot.
+        // The slope is continuous and changes by at most `steepness` per unit, also across a knot.
         let steep = steepness(m, cos - step).max(steepness(m, cos + step));
         let tolerance = step * steep + 8.0 * EPSILON * (m * m + found) / step;
         prop_assert!((rise / (2.0 * step) - found).abs() <= tolerance);
@@ -177,12 +177,12 @@ fn the_ends_have_their_closed_forms() {
 #[test]
 fn only_numbers_from_one_to_a_thousand_are_margins() {
     for bad in [0.0, -1.0, 0.99, 1000.5, 1001.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        let told = Margin::new(bad).unwrap_err().to_string();
-        assert_eq!(told, format!("the margin must be a number from 1 to 1000, but is {bad}"));
+        let message = Margin::new(bad).unwrap_err().to_string();
+        assert_eq!(message, format!("the margin must be a number from 1 to 1000, but is {bad}"));
     }
-    for good in [1.0, 1.5, 4.0, 1000.0] {
+    for good in [1.0f64, 1.5, 4.0, 1000.0] {
         let margin = Margin::new(good).unwrap();
-        assert_eq!((margin.value(), margin.is_one()), (good, good == 1.0));
+        assert_eq!((margin.value(), margin.is_identity()), (good, good == 1.0));
         assert_eq!(margin.whole(), (good.fract() == 0.0).then_some(good as usize));
         assert_eq!(margin.to_string(), good.to_string());
     }
@@ -199,8 +199,8 @@ fn a_margin_is_a_number_in_a_file() {
     for bad in ["0", "0.99", "1001", "-2", "null", "\"4\"", "[4]"] {
         assert!(serde_json::from_str::<Margin>(bad).is_err(), "{bad}");
     }
-    let told = serde_json::from_str::<Margin>("0.5").unwrap_err().to_string();
-    assert!(told.starts_with("the margin must be a number from 1 to 1000"), "{told}");
+    let message = serde_json::from_str::<Margin>("0.5").unwrap_err().to_string();
+    assert!(message.starts_with("the margin must be a number from 1 to 1000"), "{message}");
 }
 
 #[test]
@@ -217,8 +217,8 @@ fn the_recurrence_stays_accurate_at_margin_thirty() {
 /// The paper's binomial sum is off by 1e-3 in f32 at m = 30; the head's recurrence is not.
 #[test]
 fn the_recurrence_stays_accurate_at_margin_thirty_in_f32() {
-    let mut numbers = Numbers(30);
-    let angles: Vec<f64> = (0..200).map(|_| 0.3 + (PI - 0.6) * numbers.share()).collect();
+    let mut numbers = SplitMix(30);
+    let angles: Vec<f64> = (0..200).map(|_| 0.3 + (PI - 0.6) * numbers.uniform()).collect();
     let features: Vec<[f64; 2]> = angles.iter().map(|a| [a.cos(), a.sin()]).collect();
     let features: Vec<&[f64]> = features.iter().map(|x| x.as_slice()).collect();
     // Against a class of zero weights the loss is ln(1 + e^−f), from which f follows.

@@ -50,7 +50,8 @@ fn mistake_02_lambda_counted_in_forward_passes() {
         let first = values(setup.output().losses);
         for pass in 0..50 {
             let other = f64::from(pass);
-            way.forward(&setup.head, setup.features.clone(), setup.labels.clone(), other).unwrap();
+            let (features, labels) = (setup.features.clone(), setup.labels.clone());
+            setup.head.forward(features, labels, other).unwrap();
             setup.output().loss.backward();
         }
         assert_same_bits(&format!("{way:?}"), &values(setup.output().losses), &first);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use support::batch::norm;
 use support::way::values;
 use support::{
-    Batch, Gradients, Numbers, Run, Setup, Way, assert_close, assert_same_bits, definition,
+    Batch, Gradients, Run, Setup, SplitMix, Way, assert_close, assert_same_bits, definition,
 };
 
 const F32: f64 = f32::EPSILON as f64;
@@ -216,8 +216,8 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_samples_is_nothing_to_a_sample(batch in any_batch(), seed in any::<u64>()) {
-        let order = Numbers(seed).permutation(batch.samples());
+    fn the_order_of_samples_does_not_matter(batch in any_batch(), seed in any::<u64>()) {
+        let order = SplitMix(seed).permutation(batch.samples());
         let moved = Batch {
             labels: order.iter().map(|i| batch.labels[*i]).collect(),
             features: reordered(&batch.features, batch.depth, &order),
@@ -239,7 +239,7 @@ proptest! {
 
     #[test]
     fn the_order_of_classes_is_only_a_matter_of_names(batch in any_batch(), seed in any::<u64>()) {
-        let order = Numbers(seed).permutation(batch.classes);
+        let order = SplitMix(seed).permutation(batch.classes);
         let renamed = |label: &usize| order.iter().position(|class| class == label).unwrap();
         let moved = Batch {
             labels: batch.labels.iter().map(renamed).collect(),

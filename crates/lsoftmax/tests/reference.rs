@@ -7,7 +7,7 @@ use lsoftmax::{ContrastiveLossConfig, HingeLossConfig, HingeNorm};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use support::way::{labels, tensor, values};
-use support::{Batch, Gradients, Largest, Run, Setup, Way, assert_close, assert_gradients_close};
+use support::{Batch, Gradients, Run, Setup, Way, assert_close, assert_gradients_close, largest};
 
 type Rows = Vec<Vec<f64>>;
 
@@ -73,7 +73,7 @@ impl Case {
         assert_close(&what("losses"), &run.losses, &self.losses, tolerance.loss);
         let logits = values(setup.head.logits(setup.features.clone()));
         let expected = self.logits.concat();
-        assert_close(&what("logits"), &logits, &expected, tolerance.logits * expected.largest());
+        assert_close(&what("logits"), &logits, &expected, tolerance.logits * largest(&expected));
         assert_gradients_close(
             &what("all"),
             &run.gradients,
@@ -170,7 +170,7 @@ fn a_head_of_margin_one_is_the_reference_softmax() {
         {
             let run = Run::new(way, &batch);
             let what = |part: &str| format!("{} ({way:?}), {part}", case.name);
-            let tolerance = relative * rows(&case.scores).largest();
+            let tolerance = relative * largest(&rows(&case.scores));
             assert_close(&what("loss"), &[run.loss], &[case.loss], tolerance);
             assert_close(&what("losses"), &run.losses, &case.losses, tolerance);
             // An error of a logit is one of a probability, and these are at most 1.
@@ -241,7 +241,7 @@ fn hinge_agrees_with_the_reference() {
             let found = scores.grad(&loss.backward()).unwrap();
             let (found, expected) = (values(found), case.grad_scores.concat());
             assert_close(&what, &values(loss), &[case.loss], relative * case.loss);
-            assert_close(&what, &found, &expected, relative * expected.largest());
+            assert_close(&what, &found, &expected, relative * largest(&expected));
         }
     }
 }
@@ -261,7 +261,7 @@ fn contrastive_agrees_with_the_reference() {
                 &what("losses"),
                 &values(losses),
                 &case.losses,
-                relative * case.losses.largest(),
+                relative * largest(&case.losses),
             );
             let loss = contrastive.forward(a.clone(), b.clone(), same);
             let gradients = loss.backward();
@@ -269,11 +269,11 @@ fn contrastive_agrees_with_the_reference() {
                 &what("loss"),
                 &values(loss),
                 &[case.loss],
-                relative * case.losses.largest(),
+                relative * largest(&case.losses),
             );
             for (part, leaf, expected) in [("a", a, &case.grad_a), ("b", b, &case.grad_b)] {
                 let (found, expected) = (values(leaf.grad(&gradients).unwrap()), expected.concat());
-                assert_close(&what(part), &found, &expected, relative * expected.largest());
+                assert_close(&what(part), &found, &expected, relative * largest(&expected));
             }
         }
     }

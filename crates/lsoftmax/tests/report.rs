@@ -258,7 +258,7 @@ fn a_label_that_names_no_class_is_refused() {
         for bad in [-1, -400, 400, 401, i64::MAX, i64::MIN, 1 << 32, (1 << 32) + 3] {
             let data = TensorData::new(vec![3, 0, 399, 3, bad, -7], [6]);
             let labels = Tensor::from_data(data, (&setup.features.device(), DType::I64));
-            let result = way.forward(&setup.head, setup.features.clone(), labels, 0.0);
+            let result = setup.head.forward(setup.features.clone(), labels, 0.0);
             let expected = ShapeError::Label { sample: 4, label: bad, classes };
             assert_eq!(result.unwrap_err(), HeadError::Shape(expected), "{way:?}");
         }
@@ -269,8 +269,7 @@ fn a_label_that_names_no_class_is_refused() {
 fn sizes_that_do_not_fit_are_refused() {
     for way in WAYS {
         let setup = Setup::new(way, &many_classes());
-        let forward =
-            |features, labels| way.forward(&setup.head, features, labels, 0.0).unwrap_err();
+        let forward = |features, labels| setup.head.forward(features, labels, 0.0).unwrap_err();
         let (features, named) = (setup.features.clone(), setup.labels.clone());
         assert_eq!(
             forward(features.clone().slice([0..6, 0..4]), named.clone()),
@@ -306,22 +305,22 @@ fn a_lambda_that_is_none_is_refused() {
 
 #[test]
 fn errors_say_what_to_do() {
-    let told = |edit: fn(&mut Batch)| {
+    let message = |edit: fn(&mut Batch)| {
         let mut batch = many_classes();
         edit(&mut batch);
         refused(Way::Fused, &batch).to_string()
     };
-    let feature = told(|b| b.features[7] = f64::NAN);
+    let feature = message(|b| b.features[7] = f64::NAN);
     assert!(
         feature.starts_with("feature 2 of sample 1 is NaN: the network before the head"),
         "{feature}"
     );
-    let weight = told(|b| b.weights[7] = f64::INFINITY);
+    let weight = message(|b| b.weights[7] = f64::INFINITY);
     assert!(
         weight.starts_with("weight 2 of class 1 is inf: the last update was not finite"),
         "{weight}"
     );
-    let bias = told(|b| b.bias.as_mut().unwrap()[9] = f64::NAN);
+    let bias = message(|b| b.bias.as_mut().unwrap()[9] = f64::NAN);
     assert!(
         bias.starts_with("the bias of class 9 is NaN: the last update was not finite"),
         "{bias}"

@@ -1,61 +1,15 @@
-//! The built program, and arrays to give it.
+//! The built program, and a batch to give it.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod arrays;
 pub mod run;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use arrays::{LABELS, PLAIN, npy};
 use tempfile::TempDir;
-
-/// How an array lies in its file.
-#[derive(Clone, Copy, Debug)]
-pub struct Layout {
-    pub descr: &'static str,
-    pub fortran_order: bool,
-}
-
-pub const PLAIN: Layout = Layout { descr: "<f4", fortran_order: false };
-pub const LABELS: Layout = Layout { descr: "<i8", fortran_order: false };
-
-/// The bytes of an array, put together by hand. One row makes it one-dimensional if `flat`.
-pub fn npy(layout: Layout, rows: &[Vec<f64>], flat: bool) -> Vec<u8> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let values: Vec<f64> = match layout.fortran_order {
-        true => (0..columns).flat_map(|j| rows.iter().map(move |row| row[j])).collect(),
-        false => rows.concat(),
-    };
-    let shape = if flat { format!("({columns},)") } else { format!("({}, {columns})", rows.len()) };
-    let data: Vec<u8> = values.iter().flat_map(|value| number(layout.descr, *value)).collect();
-    file(&format!("'{}'", layout.descr), layout.fortran_order, &shape, &data)
-}
-
-/// A file with a header that may say anything.
-pub fn file(descr: &str, fortran_order: bool, shape: &str, data: &[u8]) -> Vec<u8> {
-    let order = if fortran_order { "True" } else { "False" };
-    let header = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n");
-    let length = (header.len() as u16).to_le_bytes();
-    [b"\x93NUMPY\x01\x00", length.as_slice(), header.as_bytes(), data].concat()
-}
-
-fn number(descr: &str, value: f64) -> Vec<u8> {
-    match descr {
-        "<f4" => (value as f32).to_le_bytes().to_vec(),
-        ">f4" => (value as f32).to_be_bytes().to_vec(),
-        "<f8" => value.to_le_bytes().to_vec(),
-        ">f8" => value.to_be_bytes().to_vec(),
-        "|u1" => vec![value as u8],
-        "|i1" => (value as i8).to_le_bytes().to_vec(),
-        ">i2" => (value as i16).to_be_bytes().to_vec(),
-        "<u2" => (value as u16).to_le_bytes().to_vec(),
-        "<i4" => (value as i32).to_le_bytes().to_vec(),
-        ">u4" => (value as u32).to_be_bytes().to_vec(),
-        "<i8" => (value as i64).to_le_bytes().to_vec(),
-        ">u8" => (value as u64).to_be_bytes().to_vec(),
-        _ => panic!("the tests write no {descr}"),
-    }
-}
 
 /// A directory with a small batch in it that has a loss: 3 samples, 2 features, 4 classes.
 pub struct Batch {
@@ -133,4 +87,13 @@ pub fn failed(output: Output, code: i32) -> String {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
     stderr.trim_end().strip_prefix("lsoftmax: ").expect("the program's name").to_owned()
+}
+
+/// The sentence contains each of the words.
+#[track_caller]
+pub fn assert_says(sentence: impl AsRef<str>, words: &[&str]) {
+    let sentence = sentence.as_ref();
+    for word in words {
+        assert!(sentence.contains(word), "no {word:?} in {sentence:?}");
+    }
 }

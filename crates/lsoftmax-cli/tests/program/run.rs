@@ -37,13 +37,6 @@ pub fn place() -> (TempDir, PathBuf) {
     (place, run)
 }
 
-#[track_caller]
-pub fn assert_says(sentence: &str, words: &[&str]) {
-    for word in words {
-        assert!(sentence.contains(word), "no {word:?} in {sentence:?}");
-    }
-}
-
 /// Writes a recipe into a directory; what is returned is an argument for the program.
 pub fn recipe(directory: &Path, text: &str) -> String {
     let path = directory.join("recipe-of-the-test.toml");
@@ -154,7 +147,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// The run of [`TINY`], made once a test program.
+    /// The run of [`TINY`], made once per test program.
     pub fn get() -> &'static Self {
         static RUN: OnceLock<Reference> = OnceLock::new();
         RUN.get_or_init(|| {

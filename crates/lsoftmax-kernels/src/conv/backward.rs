@@ -1,31 +1,33 @@
 //! The backward pass, from the last unit to the first.
 //!
-//! A task takes a few blocks of images of one unit: it finds dz from z and the gradient of the
-//! unit's output, finds the unit's input again from the convolution before, and from the two the
-//! gradients of weights and input. While that input's gradient and the z that it belongs to are
-//! near, it also sums what the batch norm of the unit before will need. So every kept convolution is
-//! read twice, and every gradient between two units written once and read once.
+//! A task processes a few blocks of images of one unit. It computes dz from z and the gradient dy of
+//! the unit's output, recomputes the unit's input from the previous unit's z, and from the two computes
+//! the gradients of weights and input. While the input's gradient and the previous unit's z are in
+//! cache, it also computes the sums that the previous unit's batch norm needs. So each stored
+//! convolution is read twice, and each gradient between two units is written once and read once.
 
 use rayon::prelude::*;
 
-use super::forward::{Forward, Source, block_of, finish, write_rows};
-use super::geometry::{Direction, Meeting};
-use super::layer::{Layer, Packed};
-use super::layout::{CHANNELS, Entry, IMAGES, Map, Patches, add_plain, fill, live};
-use super::pointwise::{Affine, Finish, Sums, Through};
+use super::conv_kernel::ConvKernel;
+use super::epilogue::{Affine, Epilogue, GradientSums, NormBackward};
+use super::forward::{InputSource, StackForward, epilogue, images_of_block, write_rows};
+use super::geometry::{Direction, TapOverlap};
+use super::layer::{ConvLayer, PackedConv};
+use super::layout::{
+    CHANNELS, FeatureMap, IMAGES, Im2col, InputTransform, add_to_image, live_images, pack_images,
+};
 use super::product::{ImageOperands, correlate, weight_gradient};
 use super::stack::{Parameters, Stack, StackError};
-use super::weights::{gradient_len, unpack_gradient};
-use super::words::Activations;
+use super::weights::{packed_gradient_len, unpack_weight_gradient};
 use crate::buffer::Buffer;
-use crate::path::with_kernel;
+use crate::dispatch::with_kernel;
 
 /// The gradients of a stack.
 #[derive(Debug)]
-pub struct Gradients {
-    /// Of the images, N x C x H x W, if they were wanted.
+pub struct StackGradients {
+    /// Of the images, N x C x H x W, if requested.
     pub images: Option<Buffer>,
-    /// Of every unit's parameters.
+    /// Of each unit's parameters.
     pub units: Vec<UnitGradients>,
 }
 
@@ -34,30 +36,30 @@ pub struct Gradients {
 pub struct UnitGradients {
     /// Filters x channels x height x width.
     pub weight: Buffer,
-    /// One a filter. Batch norm takes any bias away again, so beside it this is zero.
+    /// One per filter. Zero with batch norm, which cancels any bias.
     pub bias: Vec<f32>,
-    /// One a filter.
+    /// One per filter.
     pub gamma: Vec<f32>,
-    /// One a filter.
+    /// One per filter.
     pub beta: Vec<f32>,
-    /// One a filter.
+    /// One per filter.
     pub slope: Vec<f32>,
 }
 
-/// The gradients of everything that `forward` was computed from.
+/// The gradients of the parameters and, with `want_images`, of the images.
 ///
 /// `images` and `parameters` must be those of the forward pass.
 ///
 /// # Errors
-/// When an argument is not of the stack's sizes.
+/// When the size of an argument does not match the stack.
 pub fn backward(
-    forward: &Forward,
+    forward: &StackForward,
     stack: &Stack,
     images: &[f32],
     parameters: &[Parameters<'_>],
     output_gradient: &[f32],
     want_images: bool,
-) -> Result<Gradients, StackError> {
+) -> Result<StackGradients, StackError> {
     let count = stack.images(images)?;
     stack.check(parameters)?;
     let [channels, height, width] = stack.output();
@@ -70,81 +72,87 @@ pub fn backward(
         true => Ok(()),
         false => Err(StackError::Length { what, unit, expected, found }),
     };
-    expect("the images of the forward pass, as outputs", forward.count * size, count * size)?;
+    expect("the forward pass's output", forward.count * size, count * size)?;
     expect("the output's gradient", count * size, output_gradient.len())?;
-    let pass = Pass { forward, stack, images, parameters, count };
-    Ok(with_kernel!(forward.engine, pass_back(&pass, output_gradient, want_images)))
+    let inputs = BackwardInputs { forward, stack, images, parameters, count };
+    Ok(with_kernel!(forward.engine, |kernel| run_backward(
+        kernel,
+        &inputs,
+        output_gradient,
+        want_images
+    )))
 }
 
-/// What the backward pass is computed from.
-struct Pass<'a> {
-    forward: &'a Forward,
+/// The inputs of the backward pass.
+struct BackwardInputs<'a> {
+    forward: &'a StackForward,
     stack: &'a Stack,
     images: &'a [f32],
     parameters: &'a [Parameters<'a>],
     count: usize,
 }
 
-/// Bytes of weight gradients in pieces, at most (but for two).
-const PIECES_BYTES: usize = 64 << 20;
-/// Pieces at most.
-const PIECES: usize = 8;
+/// The most partial sums of a weight gradient, each over a few blocks of images.
+const MAX_PARTS: usize = 8;
+/// The most bytes of these partial sums, if there are more than two.
+const MAX_PARTS_BYTES: usize = 64 << 20;
 
-fn pass_back<K: Activations>(
+fn run_backward<K: ConvKernel>(
     kernel: K,
-    pass: &Pass<'_>,
+    inputs: &BackwardInputs<'_>,
     output_gradient: &[f32],
     want_images: bool,
-) -> Gradients {
-    let Pass { forward, stack, parameters, count, .. } = *pass;
+) -> StackGradients {
+    let BackwardInputs { forward, stack, parameters, count, .. } = *inputs;
     let units = stack.units();
-    let ready: Vec<(Layer, Vec<Affine>)> = (0..units.len())
+    let ready: Vec<(ConvLayer, Vec<Affine>)> = (0..units.len())
         .map(|index| {
             let (given, moments) = (&parameters[index], &forward.moments[index]);
-            (Layer::new(stack, index), Affine::new(units[index].filters, given, moments))
+            (ConvLayer::new(stack, index), Affine::new(units[index].filters, given, moments))
         })
         .collect();
     let mut gradients: Vec<UnitGradients> = Vec::new();
     let mut images = None;
-    let (mut dy, mut sums) = enter(kernel, pass, &ready[units.len() - 1], output_gradient);
+    let (mut dy, mut sums) =
+        pack_output_gradient(kernel, inputs, &ready[units.len() - 1], output_gradient);
     for index in (0..units.len()).rev() {
         let (layer, affine) = &ready[index];
         let values = count * layer.output.pixels();
-        let through: Vec<_> = affine
+        let norm: Vec<_> = affine
             .iter()
             .zip(&sums)
             .map(|(affine, sums)| match units[index].norm {
-                true => Through::norm(affine, sums, values),
-                false => Through::NONE,
+                true => NormBackward::new(affine, sums, values),
+                false => NormBackward::NONE,
             })
             .collect();
-        let step = Step {
-            pass,
+        let step = UnitBackwardPass {
+            inputs,
             index,
             layer,
             affine,
-            through: &through,
-            before: index.checked_sub(1).map(|i| &ready[i]),
+            norm: &norm,
+            previous: index.checked_sub(1).map(|i| &ready[i]),
         };
         let (weight, next) = step.run(kernel, &dy, want_images);
         gradients.push(parameter_gradients(stack, index, weight, &sums));
         match next {
-            Next::Unit(gradient, found) => (dy, sums) = (gradient, found),
-            Next::Images(gradient) => images = gradient,
+            InputGradient::PreviousUnit(gradient, found) => (dy, sums) = (gradient, found),
+            InputGradient::Images(gradient) => images = gradient,
         }
     }
     gradients.reverse();
-    Gradients { images, units: gradients }
+    StackGradients { images, units: gradients }
 }
 
 fn parameter_gradients(
     stack: &Stack,
     index: usize,
     weight: Buffer,
-    sums: &[Sums],
+    sums: &[GradientSums],
 ) -> UnitGradients {
     let unit = stack.units()[index];
-    let per_filter = |wanted: bool, value: &dyn Fn(&Sums, usize) -> f64| -> Vec<f32> {
+    let per_filter = |wanted: bool, value: &dyn Fn(&GradientSums, usize) -> f64| -> Vec<f32> {
         let filters = if wanted { unit.filters } else { 0 };
         (0..filters).map(|f| value(&sums[f / CHANNELS], f % CHANNELS) as f32).collect()
     };
@@ -157,97 +165,103 @@ fn parameter_gradients(
     }
 }
 
-/// The gradient of the stack's output, in blocks, and the last unit's sums.
-fn enter<K: Activations>(
+/// The gradient of the stack's output, in the blocked layout, and the last unit's sums.
+fn pack_output_gradient<K: ConvKernel>(
     kernel: K,
-    pass: &Pass<'_>,
-    (layer, affine): &(Layer, Vec<Affine>),
+    inputs: &BackwardInputs<'_>,
+    (layer, affine): &(ConvLayer, Vec<Affine>),
     gradient: &[f32],
-) -> (Buffer, Vec<Sums>) {
-    let index = pass.stack.units().len() - 1;
-    let last = finish(pass.stack, index, layer, affine);
-    let z = &pass.forward.convolved[index];
+) -> (Buffer, Vec<GradientSums>) {
+    let index = inputs.stack.units().len() - 1;
+    let last = epilogue(inputs.stack, index, layer, affine);
+    let z = &inputs.forward.convolved[index];
     let words = layer.pooled.words::<K>();
-    let mut dy = Buffer::new(pass.count.div_ceil(IMAGES) * words);
+    let mut dy = Buffer::new(inputs.count.div_ceil(IMAGES) * words);
     let blocks = dy.words_mut::<K::Word>().par_chunks_exact_mut(words).enumerate();
     let found: Vec<_> = blocks
         .map(|(block, dy)| {
-            let live = live(block, pass.count);
-            let shape = pass.stack.output();
-            let images = block_of(gradient, shape, block, live);
-            fill(kernel, images, shape, Entry::Plain, layer.pooled, dy);
+            let live = live_images(block, inputs.count);
+            let shape = inputs.stack.output();
+            let images = images_of_block(gradient, shape, block, live);
+            pack_images(kernel, images, shape, InputTransform::Identity, layer.pooled, dy);
             block_sums(kernel, last, z, block, live, dy)
         })
         .collect();
     (dy, total(&found))
 }
 
-fn block_sums<K: Activations>(
+/// The sums of one unit over one block of images.
+fn block_sums<K: ConvKernel>(
     kernel: K,
-    finish: Finish<'_>,
+    epilogue: Epilogue<'_>,
     z: &Buffer,
     block: usize,
     live: usize,
     dy: &[K::Word],
-) -> Vec<Sums> {
-    let words = finish.map.words::<K>();
-    let mut sums = vec![Sums::default(); finish.map.groups()];
-    finish.sums(kernel, &z.words()[block * words..][..words], dy, live, &mut sums);
+) -> Vec<GradientSums> {
+    let words = epilogue.map.words::<K>();
+    let mut sums = vec![GradientSums::default(); epilogue.map.groups()];
+    epilogue.sums(kernel, &z.words()[block * words..][..words], dy, live, &mut sums);
     sums
 }
 
-/// Sums of all blocks, added in their order.
-fn total(blocks: &[Vec<Sums>]) -> Vec<Sums> {
-    let mut total = vec![Sums::default(); blocks[0].len()];
+/// The sums of all blocks, added in order.
+fn total(blocks: &[Vec<GradientSums>]) -> Vec<GradientSums> {
+    let mut total = vec![GradientSums::default(); blocks[0].len()];
     for block in blocks {
         total.iter_mut().zip(block).for_each(|(total, sums)| total.add(sums));
     }
     total
 }
 
-/// What a unit hands on.
-enum Next {
-    /// The gradient of the output of the unit before, and that unit's sums.
-    Unit(Buffer, Vec<Sums>),
-    /// The gradient of the images, if it was wanted.
+/// The gradient of a unit's input.
+enum InputGradient {
+    /// The gradient of the previous unit's output, and that unit's sums.
+    PreviousUnit(Buffer, Vec<GradientSums>),
+    /// The gradient of the images, if requested.
     Images(Option<Buffer>),
 }
 
 /// The backward pass of one unit.
-struct Step<'a> {
-    pass: &'a Pass<'a>,
+struct UnitBackwardPass<'a> {
+    inputs: &'a BackwardInputs<'a>,
     index: usize,
-    layer: &'a Layer,
+    layer: &'a ConvLayer,
     affine: &'a [Affine],
-    through: &'a [Through],
-    before: Option<&'a (Layer, Vec<Affine>)>,
+    norm: &'a [NormBackward],
+    previous: Option<&'a (ConvLayer, Vec<Affine>)>,
 }
 
-/// Working memory of a task.
+/// Working memory of a thread.
 #[derive(Default)]
-struct Scratch {
+struct StackBackwardScratch {
     input: Buffer,
     dz: Buffer,
     operands: ImageOperands,
     sums: Buffer,
 }
 
-impl Step<'_> {
-    fn run<K: Activations>(&self, kernel: K, dy: &Buffer, want_images: bool) -> (Buffer, Next) {
-        let Pass { stack, count, parameters, .. } = *self.pass;
+impl UnitBackwardPass<'_> {
+    fn run<K: ConvKernel>(
+        &self,
+        kernel: K,
+        dy: &Buffer,
+        want_images: bool,
+    ) -> (Buffer, InputGradient) {
+        let BackwardInputs { stack, count, parameters, .. } = *self.inputs;
         let layer = self.layer;
         let blocks = count.div_ceil(IMAGES);
-        let meetings = layer.meetings::<K>();
-        let len = gradient_len(layer.input, layer.output, layer.weight.taps);
-        // So many pieces of so many blocks each: by the sizes alone.
-        let pieces = (PIECES_BYTES / (4 * len)).clamp(2, PIECES).min(blocks);
-        let piece_blocks = blocks.div_ceil(pieces);
-        let pieces = blocks.div_ceil(piece_blocks);
-        let mut weight = Buffer::new(pieces * len);
+        let overlaps = layer.tap_overlaps::<K>();
+        let len = packed_gradient_len(layer.input, layer.output, layer.weight.taps);
+        // The division into parts depends only on the sizes.
+        let parts = (MAX_PARTS_BYTES / (4 * len)).clamp(2, MAX_PARTS).min(blocks);
+        let part_blocks = blocks.div_ceil(parts);
+        let parts = blocks.div_ceil(part_blocks);
+        let mut weight = Buffer::new(parts * len);
 
         let first = self.index == 0;
         let packed = (!first || want_images).then(|| {
-            Packed::new(kernel, layer, Direction::Backward, count, &parameters[self.index])
+            PackedConv::new(kernel, layer, Direction::Backward, count, &parameters[self.index])
         });
         let words = if first { 0 } else { layer.input.words::<K>() };
         let mut dx = Buffer::new(blocks * words);
@@ -255,86 +269,91 @@ impl Step<'_> {
         let mut images = Buffer::new(count * size);
         images.fill(0.0);
 
-        let sums: Vec<Vec<Vec<Sums>>> = {
-            let dx = split(dx.words_mut::<K::Word>(), piece_blocks * words, pieces);
-            let images = split(&mut images, piece_blocks * IMAGES * size, pieces);
+        let sums: Vec<Vec<Vec<GradientSums>>> = {
+            let dx = split(dx.words_mut::<K::Word>(), part_blocks * words, parts);
+            let images = split(&mut images, part_blocks * IMAGES * size, parts);
             let tasks: Vec<_> =
                 weight.chunks_exact_mut(len).zip(dx).zip(images).enumerate().collect();
             tasks
                 .into_par_iter()
-                .map_init(Scratch::default, |scratch, (piece, ((weight, dx), images))| {
-                    weight.fill(0.0);
-                    let dx = split(dx, words, piece_blocks);
-                    let images = split(images, IMAGES * size, piece_blocks);
-                    let mine = (piece * piece_blocks..blocks).zip(dx).zip(images);
-                    mine.map(|((block, dx), images)| {
-                        let live = live(block, count);
-                        self.weight_gradient(kernel, &meetings, dy, block, live, scratch, weight);
-                        match &packed {
-                            Some(packed) if first => {
-                                self.image_gradient(kernel, packed, live, scratch, images);
-                                Vec::new()
+                .map_init(
+                    StackBackwardScratch::default,
+                    |scratch, (part, ((weight, dx), images))| {
+                        weight.fill(0.0);
+                        let dx = split(dx, words, part_blocks);
+                        let images = split(images, IMAGES * size, part_blocks);
+                        let own = (part * part_blocks..blocks).zip(dx).zip(images);
+                        own.map(|((block, dx), images)| {
+                            let live = live_images(block, count);
+                            self.weight_gradient(
+                                kernel, &overlaps, dy, block, live, scratch, weight,
+                            );
+                            match &packed {
+                                Some(packed) if first => {
+                                    self.image_gradient(kernel, packed, live, scratch, images);
+                                    Vec::new()
+                                }
+                                Some(packed) => {
+                                    self.input_gradient(kernel, packed, block, live, scratch, dx)
+                                }
+                                None => Vec::new(),
                             }
-                            Some(packed) => {
-                                self.input_gradient(kernel, packed, block, live, scratch, dx)
-                            }
-                            None => Vec::new(),
-                        }
-                    })
-                    .collect()
-                })
+                        })
+                        .collect()
+                    },
+                )
                 .collect()
         };
         let shape = layer.weight;
-        let weight = unpack_gradient(&weight, len, layer.input, layer.output, shape);
+        let weight = unpack_weight_gradient(&weight, len, layer.input, layer.output, shape);
         let next = if first {
-            Next::Images(want_images.then_some(images))
+            InputGradient::Images(want_images.then_some(images))
         } else {
-            Next::Unit(dx, total(&sums.concat()))
+            InputGradient::PreviousUnit(dx, total(&sums.concat()))
         };
         (weight, next)
     }
 
-    /// Leaves dz in the scratch.
-    #[allow(clippy::too_many_arguments, reason = "one call")]
-    fn weight_gradient<K: Activations>(
+    /// Adds the weight gradient of one block to `weight`, and leaves dz in `scratch`.
+    #[allow(clippy::too_many_arguments, reason = "called once")]
+    fn weight_gradient<K: ConvKernel>(
         &self,
         kernel: K,
-        meetings: &[Vec<Meeting>],
+        overlaps: &[Vec<TapOverlap>],
         dy: &Buffer,
         block: usize,
         live: usize,
-        scratch: &mut Scratch,
+        scratch: &mut StackBackwardScratch,
         weight: &mut [f32],
     ) {
         let Self { layer, index, .. } = *self;
-        let Pass { forward, stack, images, .. } = *self.pass;
+        let BackwardInputs { forward, stack, images, .. } = *self.inputs;
         let (z_words, dy_words) = (layer.output.words::<K>(), layer.pooled.words::<K>());
         let z = &forward.convolved[index].words()[block * z_words..][..z_words];
         let dy = &dy.words()[block * dy_words..][..dy_words];
         scratch.dz.resize(z_words);
-        let finish = finish(stack, index, layer, self.affine);
-        finish.gradient(kernel, z, dy, self.through, live, scratch.dz.words_mut());
+        let epilogue = epilogue(stack, index, layer, self.affine);
+        epilogue.gradient(kernel, z, dy, self.norm, live, scratch.dz.words_mut());
 
         scratch.input.resize(layer.input.words::<K>());
-        let previous = index.checked_sub(1).map(|before| &forward.convolved[before]);
-        let source = Source { stack, images, before: self.before, index };
-        source.read(kernel, layer, previous, block, live, scratch.input.words_mut());
+        let previous_z = index.checked_sub(1).map(|previous| &forward.convolved[previous]);
+        let source = InputSource { stack, images, previous: self.previous, index };
+        source.read(kernel, layer, previous_z, block, live, scratch.input.words_mut());
         let x = (layer.input, scratch.input.words());
         let dz = (layer.output, scratch.dz.words());
-        weight_gradient(kernel, meetings, x, dz, &mut scratch.operands, weight);
+        weight_gradient(kernel, overlaps, x, dz, &mut scratch.operands, weight);
     }
 
-    /// Writes the gradient of the unit's input; returns the sums of the unit before.
-    fn input_gradient<K: Activations>(
+    /// Writes the gradient of the unit's input to `dx`, and returns the previous unit's sums.
+    fn input_gradient<K: ConvKernel>(
         &self,
         kernel: K,
-        packed: &Packed,
+        packed: &PackedConv,
         block: usize,
         live: usize,
-        scratch: &mut Scratch,
+        scratch: &mut StackBackwardScratch,
         dx: &mut [K::Word],
-    ) -> Vec<Sums> {
+    ) -> Vec<GradientSums> {
         let map = self.layer.input;
         let (strips, dz) = (packed.strips(live), scratch.dz.words());
         let right = packed.right.words();
@@ -344,40 +363,48 @@ impl Step<'_> {
                 || write_rows(kernel, map, live, group, pixel, rows, dx),
             );
         });
-        let (before, affine) = self.before.expect("only the first unit has none before it");
-        let finish = finish(self.pass.stack, self.index - 1, before, affine);
-        block_sums(kernel, finish, &self.pass.forward.convolved[self.index - 1], block, live, dx)
+        let (previous, affine) =
+            self.previous.expect("every unit but the first has a previous unit");
+        let epilogue = epilogue(self.inputs.stack, self.index - 1, previous, affine);
+        block_sums(
+            kernel,
+            epilogue,
+            &self.inputs.forward.convolved[self.index - 1],
+            block,
+            live,
+            dx,
+        )
     }
 
-    /// Adds the gradient of the images.
-    fn image_gradient<K: Activations>(
+    /// Adds the gradient of one block of images to `images`.
+    fn image_gradient<K: ConvKernel>(
         &self,
         kernel: K,
-        packed: &Packed,
+        packed: &PackedConv,
         live: usize,
-        scratch: &mut Scratch,
+        scratch: &mut StackBackwardScratch,
         images: &mut [f32],
     ) {
-        let map: Map = self.layer.input;
-        let shape = self.pass.stack.input();
+        let map: FeatureMap = self.layer.input;
+        let shape = self.inputs.stack.input();
         let (strips, dz) = (packed.strips(live), scratch.dz.words());
         let right = packed.right.words();
         correlate(kernel, strips, dz, right, live, &mut scratch.sums, |group, pixel, rows| {
             for (row, values) in rows.as_chunks::<CHANNELS>().0.iter().enumerate() {
                 let (pixel, image) = (pixel + row / live, row % live);
-                match self.layer.entry {
-                    Some(Entry::Patches { kernel: window, padding, stride }) => {
-                        let patches = Patches { shape, window, padding, stride };
-                        patches.add(values, map, group, pixel, image, images);
+                match self.layer.transform {
+                    Some(InputTransform::Im2col { kernel: window, padding, stride }) => {
+                        let im2col = Im2col { shape, window, padding, stride };
+                        im2col.add_to_image(values, map, group, pixel, image, images);
                     }
-                    _ => add_plain(values, map, group, pixel, image, images),
+                    _ => add_to_image(values, map, group, pixel, image, images),
                 }
             }
         });
     }
 }
 
-/// `parts` slices of `len` numbers, the last ones shorter or empty where there are no more.
+/// Splits a slice into `parts` slices of `len` numbers; the last ones may be shorter or empty.
 fn split<T>(mut slice: &mut [T], len: usize, parts: usize) -> Vec<&mut [T]> {
     (0..parts)
         .map(|_| {

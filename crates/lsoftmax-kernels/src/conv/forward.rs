@@ -1,52 +1,55 @@
-//! The forward pass: with the batch's own statistics, or with given ones.
+//! The forward pass, in training (with the statistics of the batch) and in inference (with given ones).
 
 use rayon::prelude::*;
 
+use super::conv_kernel::ConvKernel;
+use super::epilogue::{Affine, Epilogue, zero_padding_images};
 use super::geometry::Direction;
-use super::layer::{Layer, Packed};
-use super::layout::{CHANNELS, IMAGES, Map, fill, live};
+use super::layer::{ConvLayer, PackedConv};
+use super::layout::{CHANNELS, FeatureMap, IMAGES, live_images, pack_images};
 use super::moments::BlockMoments;
-use super::pointwise::{Affine, Finish, clear_dead};
 use super::product::correlate;
 use super::stack::{Moments, Parameters, Stack, StackError};
-use super::words::Activations;
 use crate::buffer::Buffer;
-use crate::path::{Engine, with_kernel};
+use crate::dispatch::with_kernel;
+use crate::engine::Engine;
 
-/// A forward pass in training: its output, its statistics, and what backward needs.
+/// The result of [`forward`]: output, batch statistics, and what [`backward`](super::backward()) needs.
 #[derive(Debug)]
-pub struct Forward {
-    /// N x C x H x W. It may be taken away: backward does without.
+pub struct StackForward {
+    /// N x C x H x W. The backward pass does not need it, so it may be moved out.
     pub output: Buffer,
-    /// Each unit's statistics over the batch.
+    /// Each unit's batch statistics.
     pub moments: Vec<Moments>,
-    /// Each unit's convolution, in blocks.
+    /// Each unit's convolution, in the blocked layout.
     pub(super) convolved: Vec<Buffer>,
     pub(super) engine: Engine,
     pub(super) stack: Stack,
-    /// Images.
+    /// The number of images.
     pub(super) count: usize,
 }
 
-/// The output of a stack in training, with the statistics of this batch.
+/// The forward pass of a stack in training, with the statistics of this batch.
 ///
 /// # Errors
-/// When images or parameters are not of the stack's sizes.
+/// When the sizes of images or parameters do not match the stack.
 pub fn forward(
     engine: Engine,
     stack: &Stack,
     images: &[f32],
     parameters: &[Parameters<'_>],
-) -> Result<Forward, StackError> {
+) -> Result<StackForward, StackError> {
     let count = stack.images(images)?;
     stack.check(parameters)?;
-    Ok(with_kernel!(engine, train(engine, stack, images, count, parameters)))
+    Ok(with_kernel!(engine, |kernel| run_training(
+        kernel, engine, stack, images, count, parameters
+    )))
 }
 
-/// The output of a stack with the given statistics, N x C x H x W.
+/// The output of a stack in inference, N x C x H x W, with the given statistics.
 ///
 /// # Errors
-/// When images, parameters or statistics are not of the stack's sizes.
+/// When the sizes of images, parameters or statistics do not match the stack.
 pub fn infer(
     engine: Engine,
     stack: &Stack,
@@ -57,41 +60,43 @@ pub fn infer(
     let count = stack.images(images)?;
     stack.check(parameters)?;
     stack.check_moments(moments)?;
-    Ok(with_kernel!(engine, embed(stack, images, count, parameters, moments)))
+    Ok(with_kernel!(engine, |kernel| run_inference(
+        kernel, stack, images, count, parameters, moments
+    )))
 }
 
-/// Working memory of a task.
+/// Working memory of a thread.
 #[derive(Default)]
-struct Scratch {
+struct StackForwardScratch {
     input: Buffer,
     convolved: Buffer,
     sums: Buffer,
 }
 
-fn train<K: Activations>(
+fn run_training<K: ConvKernel>(
     kernel: K,
     engine: Engine,
     stack: &Stack,
     images: &[f32],
     count: usize,
     parameters: &[Parameters<'_>],
-) -> Forward {
+) -> StackForward {
     let mut convolved: Vec<Buffer> = Vec::new();
     let mut moments: Vec<Moments> = Vec::new();
-    let mut before: Option<(Layer, Vec<Affine>)> = None;
+    let mut previous: Option<(ConvLayer, Vec<Affine>)> = None;
     for (index, unit) in stack.units().iter().enumerate() {
-        let layer = Layer::new(stack, index);
-        let packed = Packed::new(kernel, &layer, Direction::Forward, count, &parameters[index]);
-        let source = Source { stack, images, before: before.as_ref(), index };
+        let layer = ConvLayer::new(stack, index);
+        let packed = PackedConv::new(kernel, &layer, Direction::Forward, count, &parameters[index]);
+        let source = InputSource { stack, images, previous: previous.as_ref(), index };
         let words = layer.output.words::<K>();
         let mut z = Buffer::new(count.div_ceil(IMAGES) * words);
-        let previous = convolved.last();
+        let previous_z = convolved.last();
         let blocks = z.words_mut::<K::Word>().par_chunks_exact_mut(words).enumerate();
         let sums: Vec<BlockMoments> = blocks
-            .map_init(Scratch::default, |scratch, (block, z)| {
-                let live = live(block, count);
+            .map_init(StackForwardScratch::default, |scratch, (block, z)| {
+                let live = live_images(block, count);
                 scratch.input.resize(layer.input.words::<K>());
-                source.read(kernel, &layer, previous, block, live, scratch.input.words_mut());
+                source.read(kernel, &layer, previous_z, block, live, scratch.input.words_mut());
                 let mut found = BlockMoments::new(layer.output.groups());
                 let store = |group: usize, pixel: usize, rows: &mut [f32]| {
                     let bias = bias(parameters[index].bias, group);
@@ -100,7 +105,7 @@ fn train<K: Activations>(
                         || {
                             add_bias(rows, bias);
                             if unit.norm {
-                                found.add::<K::Vectors>(group, rows);
+                                found.add::<K::Simd>(group, rows);
                             }
                             write_rows(kernel, layer.output, live, group, pixel, rows, z);
                         },
@@ -109,77 +114,101 @@ fn train<K: Activations>(
                 let (strips, input) = (packed.strips(live), scratch.input.words());
                 let right = packed.right.words();
                 correlate(kernel, strips, input, right, live, &mut scratch.sums, store);
-                clear_dead::<K>(z, live);
+                zero_padding_images::<K>(z, live);
                 found
             })
             .collect();
         let found =
             if unit.norm { BlockMoments::combine(&sums, unit.filters) } else { Moments::default() };
-        before = Some((layer, Affine::new(unit.filters, &parameters[index], &found)));
+        previous = Some((layer, Affine::new(unit.filters, &parameters[index], &found)));
         moments.push(found);
         convolved.push(z);
     }
-    let (layer, affine) = before.as_ref().expect("a stack has units");
-    let last = finish(stack, stack.units().len() - 1, layer, affine);
+    let (layer, affine) = previous.as_ref().expect("a stack has units");
+    let last = epilogue(stack, stack.units().len() - 1, layer, affine);
     let z = convolved.last().expect("a stack has units");
-    let output = to_images(kernel, last, z, count);
-    Forward { output, moments, convolved, engine, stack: stack.clone(), count }
+    let output = unpack_images(kernel, last, z, count);
+    StackForward { output, moments, convolved, engine, stack: stack.clone(), count }
 }
 
-/// The way of a unit from its convolution to its output.
-pub(super) fn finish<'a>(
+/// The epilogue of a unit.
+pub(super) fn epilogue<'a>(
     stack: &Stack,
     index: usize,
-    layer: &Layer,
+    layer: &ConvLayer,
     affine: &'a [Affine],
-) -> Finish<'a> {
+) -> Epilogue<'a> {
     let pool = stack.units()[index].pool;
-    Finish { affine, pool, map: layer.output, pooled: layer.pooled }
+    Epilogue { affine, pool, map: layer.output, pooled: layer.pooled }
 }
 
-/// Where a unit's input comes from: the images, or the convolution of the unit before.
+/// Where a unit's input comes from: the images, or the convolution of the previous unit.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct InputSource<'a> {
     pub stack: &'a Stack,
     pub images: &'a [f32],
-    /// The unit before, unless this is the first.
-    pub before: Option<&'a (Layer, Vec<Affine>)>,
+    /// The previous unit, unless this is the first.
+    pub previous: Option<&'a (ConvLayer, Vec<Affine>)>,
     pub index: usize,
 }
 
-impl Source<'_> {
-    /// Writes one block of the unit's input.
-    pub fn read<K: Activations>(
+impl InputSource<'_> {
+    /// Writes one block of the unit's input, where `previous_z` is the previous unit's convolution.
+    pub fn read<K: ConvKernel>(
         self,
         kernel: K,
-        layer: &Layer,
-        previous: Option<&Buffer>,
+        layer: &ConvLayer,
+        previous_z: Option<&Buffer>,
         block: usize,
         live: usize,
         out: &mut [K::Word],
     ) {
-        match (self.before, previous) {
-            (Some((before, affine)), Some(z)) => {
-                let words = before.output.words::<K>();
+        match (self.previous, previous_z) {
+            (Some((previous, affine)), Some(z)) => {
+                let words = previous.output.words::<K>();
                 let z = &z.words()[block * words..][..words];
-                finish(self.stack, self.index - 1, before, affine).write(kernel, z, live, out);
+                epilogue(self.stack, self.index - 1, previous, affine).write(kernel, z, live, out);
             }
             _ => {
-                let images = block_of(self.images, self.stack.input(), block, live);
-                let entry = layer.entry.expect("the first unit reads images");
-                fill(kernel, images, self.stack.input(), entry, layer.input, out);
+                let images = images_of_block(self.images, self.stack.input(), block, live);
+                let transform = layer.transform.expect("the first unit reads images");
+                pack_images(kernel, images, self.stack.input(), transform, layer.input, out);
             }
+        }
+    }
+
+    /// Like [`InputSource::read`], where `previous_z` is the convolution of this block alone.
+    fn read_in_block<K: ConvKernel>(
+        self,
+        kernel: K,
+        layer: &ConvLayer,
+        previous_z: &Buffer,
+        block: usize,
+        live: usize,
+        out: &mut Buffer,
+    ) {
+        match self.previous {
+            Some((previous, affine)) => {
+                let epilogue = epilogue(self.stack, self.index - 1, previous, affine);
+                epilogue.write(kernel, previous_z.words(), live, out.words_mut());
+            }
+            None => self.read(kernel, layer, None, block, live, out.words_mut()),
         }
     }
 }
 
 /// The images of a block.
-pub(super) fn block_of(images: &[f32], shape: [usize; 3], block: usize, live: usize) -> &[f32] {
+pub(super) fn images_of_block(
+    images: &[f32],
+    shape: [usize; 3],
+    block: usize,
+    live: usize,
+) -> &[f32] {
     let size: usize = shape.iter().product();
     &images[block * IMAGES * size..][..live * size]
 }
 
-/// The bias of a group's channels.
+/// The bias of a channel group, if the unit has one.
 fn bias(bias: &[f32], group: usize) -> Option<[f32; CHANNELS]> {
     let bias = bias.get(group * CHANNELS..)?;
     (!bias.is_empty()).then(|| std::array::from_fn(|c| bias.get(c).copied().unwrap_or(0.0)))
@@ -196,43 +225,44 @@ fn add_bias(rows: &mut [f32], bias: Option<[f32; CHANNELS]>) {
     }
 }
 
-/// Writes a strip's rows, `live` to a pixel, into a map.
+/// Encodes a strip's rows, `live` per pixel, into a feature map.
 #[inline(always)]
-pub(super) fn write_rows<K: Activations>(
+pub(super) fn write_rows<K: ConvKernel>(
     kernel: K,
-    map: Map,
+    map: FeatureMap,
     live: usize,
     group: usize,
     pixel: usize,
     rows: &[f32],
     out: &mut [K::Word],
 ) {
-    let tile = Map::tile_words::<K>();
-    let out = &mut out[(group * map.pixels() + pixel) * tile..];
-    let pixels = rows.chunks_exact(live * CHANNELS).zip(out.chunks_exact_mut(tile));
-    for (rows, tile) in pixels {
+    let pixel_words = FeatureMap::pixel_words::<K>();
+    let out = &mut out[(group * map.pixels() + pixel) * pixel_words..];
+    let pixels = rows.chunks_exact(live * CHANNELS).zip(out.chunks_exact_mut(pixel_words));
+    for (rows, out) in pixels {
         let rows = rows.as_chunks::<CHANNELS>().0;
-        for (row, words) in rows.iter().zip(tile.chunks_exact_mut(K::WORDS)) {
+        for (row, words) in rows.iter().zip(out.chunks_exact_mut(K::ROW_WORDS)) {
             kernel.encode(row, words);
         }
     }
 }
 
 /// The output of the last unit, N x C x H x W.
-fn to_images<K: Activations>(kernel: K, last: Finish<'_>, z: &Buffer, count: usize) -> Buffer {
+fn unpack_images<K: ConvKernel>(kernel: K, last: Epilogue<'_>, z: &Buffer, count: usize) -> Buffer {
     let size = last.pooled.channels * last.pooled.pixels();
     let mut output = Buffer::new(count * size);
     let words = last.map.words::<K>();
     output.par_chunks_mut(IMAGES * size).enumerate().for_each(|(block, output)| {
         let z = &z.words()[block * words..][..words];
-        unpack(kernel, last, z, live(block, count), output);
+        unpack_block(kernel, last, z, live_images(block, count), output);
     });
     output
 }
 
-fn unpack<K: Activations>(
+/// The output of one block of images.
+fn unpack_block<K: ConvKernel>(
     kernel: K,
-    last: Finish<'_>,
+    last: Epilogue<'_>,
     z: &[K::Word],
     live: usize,
     output: &mut [f32],
@@ -258,7 +288,7 @@ fn unpack<K: Activations>(
     );
 }
 
-fn embed<K: Activations>(
+fn run_inference<K: ConvKernel>(
     kernel: K,
     stack: &Stack,
     images: &[f32],
@@ -269,22 +299,30 @@ fn embed<K: Activations>(
     let units = stack.units().iter().zip(parameters).zip(moments).enumerate();
     let layers: Vec<_> = units
         .map(|(index, ((unit, parameters), moments))| {
-            let layer = Layer::new(stack, index);
-            let packed = Packed::new(kernel, &layer, Direction::Forward, count, parameters);
+            let layer = ConvLayer::new(stack, index);
+            let packed = PackedConv::new(kernel, &layer, Direction::Forward, count, parameters);
             (packed, (layer, Affine::new(unit.filters, parameters, moments)))
         })
         .collect();
     let size: usize = stack.output().iter().product();
     let mut output = Buffer::new(count * size);
-    // A block of images goes through all units before the next one: what is between stays near.
+    // A block of images passes through all units before the next one, so that its activations stay
+    // in cache.
     let blocks = output.par_chunks_mut(IMAGES * size).enumerate();
-    blocks.for_each_init(Scratch::default, |scratch, (block, output)| {
-        let live = live(block, count);
+    blocks.for_each_init(StackForwardScratch::default, |scratch, (block, output)| {
+        let live = live_images(block, count);
         for (index, (packed, (layer, _))) in layers.iter().enumerate() {
-            let before = index.checked_sub(1).map(|before| &layers[before].1);
-            let source = Source { stack, images, before, index };
+            let previous = index.checked_sub(1).map(|previous| &layers[previous].1);
+            let source = InputSource { stack, images, previous, index };
             scratch.input.resize(layer.input.words::<K>());
-            source.read_near(kernel, layer, &scratch.convolved, block, live, &mut scratch.input);
+            source.read_in_block(
+                kernel,
+                layer,
+                &scratch.convolved,
+                block,
+                live,
+                &mut scratch.input,
+            );
             scratch.convolved.resize(layer.output.words::<K>());
             let z = scratch.convolved.words_mut();
             let store = |group: usize, pixel: usize, rows: &mut [f32]| {
@@ -303,29 +341,8 @@ fn embed<K: Activations>(
         }
         let index = layers.len() - 1;
         let (layer, affine) = &layers[index].1;
-        let last = finish(stack, index, layer, affine);
-        unpack(kernel, last, scratch.convolved.words(), live, output);
+        let last = epilogue(stack, index, layer, affine);
+        unpack_block(kernel, last, scratch.convolved.words(), live, output);
     });
     output
-}
-
-impl Source<'_> {
-    /// Writes a unit's input from this block's own convolution of the unit before.
-    fn read_near<K: Activations>(
-        self,
-        kernel: K,
-        layer: &Layer,
-        previous: &Buffer,
-        block: usize,
-        live: usize,
-        out: &mut Buffer,
-    ) {
-        match self.before {
-            Some((before, affine)) => {
-                let last = finish(self.stack, self.index - 1, before, affine);
-                last.write(kernel, previous.words(), live, out.words_mut());
-            }
-            None => self.read(kernel, layer, None, block, live, out.words_mut()),
-        }
-    }
 }

@@ -1,18 +1,18 @@
 //! Which input pixels an output pixel is computed from.
 //!
-//! Along one side of an image an output position reads, through each tap of the kernel, one input
-//! position or none. Neighbouring outputs with the same taps form a [`Run`]: in the blocked layout
-//! their pixels follow each other, so that a run is one strip of a product.
+//! Along one axis of an image, each tap of the kernel lets an output position read one input position,
+//! or none where the tap lies in the padding. Adjacent output positions with the same taps form a
+//! [`TapRun`]: in the blocked layout their pixels are contiguous, so a run is one strip of a product.
 
 use std::ops::Range;
 
-use super::layout::{CHANNELS, Map};
-use super::words::Activations;
+use super::conv_kernel::ConvKernel;
+use super::layout::{CHANNELS, FeatureMap};
 use crate::kernel::{STRIP_COLS, Segment};
 
-/// A convolution along one side of its input.
+/// A convolution along one axis: sizes of input, output and kernel, padding and stride.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Side {
+pub(super) struct ConvAxis {
     pub input: usize,
     pub output: usize,
     pub kernel: usize,
@@ -20,23 +20,27 @@ pub(super) struct Side {
     pub stride: usize,
 }
 
-/// A tap and the position that it reads.
+/// A tap of the kernel and the position that is read through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tap {
     pub tap: usize,
     pub from: usize,
 }
 
-impl Side {
-    /// What an output position reads.
+impl ConvAxis {
+    /// The input positions that an output position reads.
     fn forward(&self, output: usize) -> Vec<Tap> {
-        let through = |tap| self.through(tap, output..output + 1);
-        let taps = (0..self.kernel).flat_map(|tap| through(tap).into_iter().map(move |t| (tap, t)));
-        taps.map(|(tap, (_, from))| Tap { tap, from }).collect()
+        (0..self.kernel)
+            .flat_map(|tap| {
+                let overlap = self.overlap(tap, output..output + 1);
+                overlap.into_iter().map(move |(_, from)| Tap { tap, from })
+            })
+            .collect()
     }
 
-    /// The output positions of a range that read through a tap, and what they read.
-    fn through(&self, tap: usize, outputs: Range<usize>) -> Vec<(usize, usize)> {
+    /// The output positions of a range for which a tap lies inside the input, each with the input
+    /// position that it reads.
+    fn overlap(&self, tap: usize, outputs: Range<usize>) -> Vec<(usize, usize)> {
         outputs
             .filter_map(|output| {
                 let from = (output * self.stride + tap).checked_sub(self.padding)?;
@@ -45,133 +49,29 @@ impl Side {
             .collect()
     }
 
-    /// The output positions that an input position went into.
+    /// The output positions that read an input position.
     fn backward(&self, input: usize) -> Vec<Tap> {
         (0..self.kernel)
             .filter_map(|tap| {
-                let place = (input + self.padding).checked_sub(tap)?;
-                let from = place / self.stride;
-                let whole = place.is_multiple_of(self.stride) && from < self.output;
-                whole.then_some(Tap { tap, from })
+                let scaled = (input + self.padding).checked_sub(tap)?;
+                let from = scaled / self.stride;
+                let reads = scaled.is_multiple_of(self.stride) && from < self.output;
+                reads.then_some(Tap { tap, from })
             })
             .collect()
     }
 }
 
-/// Neighbouring positions with the same taps, each position's reads one further than the last's.
+/// Adjacent positions with the same taps, where the positions read advance by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Run {
+struct TapRun {
     start: usize,
     len: usize,
     taps: Vec<Tap>,
 }
 
-fn runs(positions: usize, taps: impl Fn(usize) -> Vec<Tap>) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for position in 0..positions {
-        let taps = taps(position);
-        if let Some(run) = runs.last_mut() {
-            let ahead = |tap: &Tap| Tap { from: tap.from + run.len, ..*tap };
-            if run.taps.iter().map(ahead).eq(taps.iter().copied()) {
-                run.len += 1;
-                continue;
-            }
-        }
-        runs.push(Run { start: position, len: 1, taps });
-    }
-    runs
-}
-
-/// Both sides of a convolution.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
-    pub vertical: Side,
-    pub horizontal: Side,
-}
-
-impl Window {
-    pub fn taps(&self) -> usize {
-        self.vertical.kernel * self.horizontal.kernel
-    }
-}
-
-/// One strip: pixels of a row and the segments they read.
-#[derive(Clone, Debug)]
-pub(super) struct Strip {
-    /// The first pixel.
-    pub pixel: usize,
-    pub pixels: usize,
-    pub segments: Vec<Segment>,
-}
-
-/// All strips of a convolution, or of its gradient to the input, on one block of images.
-#[derive(Clone, Debug)]
-pub(super) struct Strips {
-    /// What is read.
-    pub from: Map,
-    /// What is written.
-    pub to: Map,
-    /// Words of depth in a segment.
-    pub depth: usize,
-    pub strips: Vec<Strip>,
-    pub taps: usize,
-}
-
-/// Which way a convolution is followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    Forward,
-    Backward,
-}
-
-impl Strips {
-    /// The strips that compute `to` from `from`: the output from the input, or, backward, the input's
-    /// gradient from the output's.
-    pub fn new<K: Activations>(
-        window: &Window,
-        direction: Direction,
-        from: Map,
-        to: Map,
-        merge: bool,
-    ) -> Self {
-        let taps = |side: &Side, position| match direction {
-            Direction::Forward => side.forward(position),
-            Direction::Backward => side.backward(position),
-        };
-        let depth = K::depth(from.channels);
-        let (tile, group) = (Map::tile_words::<K>(), from.group_words::<K>());
-        let mut horizontal = runs(to.width, |x| taps(&window.horizontal, x));
-        if !merge {
-            horizontal = horizontal.into_iter().flat_map(Run::into_single).collect();
-        }
-        let mut strips = Vec::new();
-        for y in 0..to.height {
-            let vertical = taps(&window.vertical, y);
-            for run in &horizontal {
-                let mut segments = Vec::new();
-                for ky in &vertical {
-                    for kx in &run.taps {
-                        let tap = ky.tap * window.horizontal.kernel + kx.tap;
-                        let pixel = ky.from * from.width + kx.from;
-                        segments.extend((0..from.groups()).map(|g| Segment {
-                            left: g * group + pixel * tile,
-                            right: (tap * from.groups() + g) * depth * STRIP_COLS,
-                        }));
-                    }
-                }
-                strips.push(Strip { pixel: y * to.width + run.start, pixels: run.len, segments });
-            }
-        }
-        Self { from, to, depth, strips, taps: window.taps() }
-    }
-
-    /// Words of the right operand of one group of output channels.
-    pub fn panel(&self) -> usize {
-        self.taps * self.from.groups() * self.depth * STRIP_COLS
-    }
-}
-
-impl Run {
+impl TapRun {
+    /// The run as runs of length 1.
     fn into_single(self) -> impl Iterator<Item = Self> {
         (0..self.len).map(move |i| Self {
             start: self.start + i,
@@ -181,39 +81,146 @@ impl Run {
     }
 }
 
-/// One tap's part in the weight gradient of some pixels: which pixels of input and output meet.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Meeting {
-    /// Words of depth in a segment.
-    pub depth: usize,
-    /// Relative to the first word of a group.
+/// Divides positions into the longest possible runs.
+fn runs(positions: usize, taps: impl Fn(usize) -> Vec<Tap>) -> Vec<TapRun> {
+    let mut runs: Vec<TapRun> = Vec::new();
+    for position in 0..positions {
+        let taps = taps(position);
+        if let Some(run) = runs.last_mut() {
+            let ahead = |tap: &Tap| Tap { from: tap.from + run.len, ..*tap };
+            if run.taps.iter().map(ahead).eq(taps.iter().copied()) {
+                run.len += 1;
+                continue;
+            }
+        }
+        runs.push(TapRun { start: position, len: 1, taps });
+    }
+    runs
+}
+
+/// Both axes of a convolution.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConvAxes {
+    pub vertical: ConvAxis,
+    pub horizontal: ConvAxis,
+}
+
+impl ConvAxes {
+    pub fn taps(&self) -> usize {
+        self.vertical.kernel * self.horizontal.kernel
+    }
+}
+
+/// Adjacent pixels of a row, and the segments they read.
+#[derive(Clone, Debug)]
+pub(super) struct Strip {
+    /// The first pixel.
+    pub pixel: usize,
+    pub pixels: usize,
     pub segments: Vec<Segment>,
 }
 
-/// Pixels of the output that the weight gradient takes before it turns to other channels: their
-/// words, the right operand, stay in the nearest cache while taps and channels change.
-const NEAR_WORDS: usize = 4096;
+/// All strips of a convolution, or of its gradient with respect to the input, on one block of images.
+#[derive(Clone, Debug)]
+pub(super) struct Strips {
+    /// The feature map that is read.
+    pub from: FeatureMap,
+    /// The feature map that is written.
+    pub to: FeatureMap,
+    /// Words of depth per segment.
+    pub depth: usize,
+    pub strips: Vec<Strip>,
+    pub taps: usize,
+}
 
-/// The meetings of every tap, for one chunk of output pixels after the other.
-pub(super) fn meetings<K: Activations>(
-    window: &Window,
-    input: Map,
-    output: Map,
-) -> Vec<Vec<Meeting>> {
-    let near = (NEAR_WORDS / (K::IMAGE_WORDS * CHANNELS)).max(1);
-    // Rows and columns are spread evenly over the chunks.
-    let cut = |len: usize, most: usize| {
-        let parts = len.div_ceil(most);
+/// Whether to compute a convolution or its gradient with respect to the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forward,
+    Backward,
+}
+
+impl Strips {
+    /// The strips that compute `to` from `from`: the output from the input, or, backward, the input's
+    /// gradient from the output's. Without `merge`, each strip has one pixel.
+    pub fn new<K: ConvKernel>(
+        axes: &ConvAxes,
+        direction: Direction,
+        from: FeatureMap,
+        to: FeatureMap,
+        merge: bool,
+    ) -> Self {
+        let taps = |axis: &ConvAxis, position| match direction {
+            Direction::Forward => axis.forward(position),
+            Direction::Backward => axis.backward(position),
+        };
+        let depth = K::depth(from.channels);
+        let (pixel_words, group_words) = (FeatureMap::pixel_words::<K>(), from.group_words::<K>());
+        let mut horizontal = runs(to.width, |x| taps(&axes.horizontal, x));
+        if !merge {
+            horizontal = horizontal.into_iter().flat_map(TapRun::into_single).collect();
+        }
+        let mut strips = Vec::new();
+        for y in 0..to.height {
+            let vertical = taps(&axes.vertical, y);
+            for run in &horizontal {
+                let mut segments = Vec::new();
+                for ky in &vertical {
+                    for kx in &run.taps {
+                        let tap = ky.tap * axes.horizontal.kernel + kx.tap;
+                        let pixel = ky.from * from.width + kx.from;
+                        segments.extend((0..from.groups()).map(|g| Segment {
+                            left: g * group_words + pixel * pixel_words,
+                            right: (tap * from.groups() + g) * depth * STRIP_COLS,
+                        }));
+                    }
+                }
+                strips.push(Strip { pixel: y * to.width + run.start, pixels: run.len, segments });
+            }
+        }
+        Self { from, to, depth, strips, taps: axes.taps() }
+    }
+
+    /// Words of the right operand for one group of output channels.
+    pub fn panel_words(&self) -> usize {
+        self.taps * self.from.groups() * self.depth * STRIP_COLS
+    }
+}
+
+/// The pixels of input and output that a tap pairs up, for some output pixels: its terms of the weight
+/// gradient.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TapOverlap {
+    /// Words of depth per segment.
+    pub depth: usize,
+    /// Relative to the first word of a group of channels.
+    pub segments: Vec<Segment>,
+}
+
+/// Words of the output, the right operand of the weight gradient, that are processed for all taps and
+/// channels before the next ones, so that they stay in the L1 cache.
+const CHUNK_WORDS: usize = 4096;
+
+/// The overlaps of every tap, for each chunk of output pixels in turn.
+pub(super) fn tap_overlaps<K: ConvKernel>(
+    axes: &ConvAxes,
+    input: FeatureMap,
+    output: FeatureMap,
+) -> Vec<Vec<TapOverlap>> {
+    let chunk_pixels = (CHUNK_WORDS / (K::IMAGE_WORDS * CHANNELS)).max(1);
+    // Rows and columns are distributed evenly over the chunks.
+    let split = |len: usize, max: usize| {
+        let parts = len.div_ceil(max);
         (0..parts).map(move |part| part * len / parts..(part + 1) * len / parts)
     };
     let mut chunks = Vec::new();
-    for rows in cut(output.height, (near / output.width).max(1)) {
-        for columns in cut(output.width, near) {
-            let taps = (0..window.taps()).map(|tap| {
-                let [ky, kx] = [tap / window.horizontal.kernel, tap % window.horizontal.kernel];
-                let rows = window.vertical.through(ky, rows.clone());
-                let columns = window.horizontal.through(kx, columns.clone());
-                meeting::<K>(&rows, &columns, input, output, window.horizontal.stride == 1)
+    for rows in split(output.height, (chunk_pixels / output.width).max(1)) {
+        for columns in split(output.width, chunk_pixels) {
+            let taps = (0..axes.taps()).map(|tap| {
+                let [ky, kx] = [tap / axes.horizontal.kernel, tap % axes.horizontal.kernel];
+                let rows = axes.vertical.overlap(ky, rows.clone());
+                let columns = axes.horizontal.overlap(kx, columns.clone());
+                tap_overlap::<K>(&rows, &columns, input, output, axes.horizontal.stride == 1)
             });
             chunks.push(taps.collect());
         }
@@ -221,24 +228,24 @@ pub(super) fn meetings<K: Activations>(
     chunks
 }
 
-/// Rows and columns are (output, input) positions. Where `joined`, columns follow each other on both
-/// sides, and a row is one segment.
-fn meeting<K: Activations>(
+/// Rows and columns are (output, input) positions. If `contiguous`, adjacent columns of the output read
+/// adjacent columns of the input, and a row is one segment.
+fn tap_overlap<K: ConvKernel>(
     rows: &[(usize, usize)],
     columns: &[(usize, usize)],
-    input: Map,
-    output: Map,
-    joined: bool,
-) -> Meeting {
-    let left = K::left_steps(input.width);
+    input: FeatureMap,
+    output: FeatureMap,
+    contiguous: bool,
+) -> TapOverlap {
+    let left = K::left_strides(input.width);
     let right = K::IMAGE_WORDS * CHANNELS;
     let (pixels, starts) =
-        if joined { (columns.len(), &columns[..columns.len().min(1)]) } else { (1, columns) };
+        if contiguous { (columns.len(), &columns[..columns.len().min(1)]) } else { (1, columns) };
     let segments = rows.iter().flat_map(|(y, from_y)| {
         starts.iter().map(move |(x, from_x)| Segment {
             left: from_y * left.line + from_x * left.pixel,
             right: (y * output.width + x) * right,
         })
     });
-    Meeting { depth: pixels * K::IMAGE_WORDS, segments: segments.collect() }
+    TapOverlap { depth: pixels * K::IMAGE_WORDS, segments: segments.collect() }
 }

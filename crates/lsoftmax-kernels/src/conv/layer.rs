@@ -1,98 +1,102 @@
-//! One unit of a stack made ready: its maps, its strips and its packed weights.
+//! A unit's convolution, ready to run: its feature maps, strips and packed weights.
 
-use super::geometry::{Direction, Meeting, Side, Strips, Window, meetings};
-use super::layout::{Entry, IMAGES, Map};
+use super::conv_kernel::ConvKernel;
+use super::geometry::{ConvAxes, ConvAxis, Direction, Strips, TapOverlap, tap_overlaps};
+use super::layout::{FeatureMap, IMAGES, InputTransform};
 use super::stack::{Parameters, Stack};
-use super::weights::{WeightShape, pack};
-use super::words::Activations;
+use super::weights::{WeightShape, pack_weights};
 use crate::buffer::Buffer;
 
-/// Channels below which images enter as patches.
-const FEW_CHANNELS: usize = 16;
+/// Images with fewer channels are transformed by im2col.
+const IM2COL_CHANNELS: usize = 16;
 
-/// A unit's convolution as it is computed: for patches, one of 1x1.
+/// A unit's convolution as it is computed: after im2col, a 1x1 convolution.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layer {
-    pub entry: Option<Entry>,
+pub(super) struct ConvLayer {
+    /// For the first unit, how it reads the images.
+    pub transform: Option<InputTransform>,
     /// What the convolution reads.
-    pub input: Map,
+    pub input: FeatureMap,
     /// What it writes.
-    pub output: Map,
-    pub pooled: Map,
-    pub window: Window,
+    pub output: FeatureMap,
+    /// The unit's output.
+    pub pooled: FeatureMap,
+    pub axes: ConvAxes,
     pub weight: WeightShape,
 }
 
-impl Layer {
+impl ConvLayer {
     pub fn new(stack: &Stack, index: usize) -> Self {
         let unit = stack.units()[index];
         let shape = stack.unit_input(index);
-        let output = Map::new(stack.convolved(index));
-        let pooled = Map::new(stack.unit_output(index));
+        let output = FeatureMap::new(stack.convolved(index));
+        let pooled = FeatureMap::new(stack.unit_output(index));
         let [high, wide] = unit.kernel;
-        let few = index == 0 && shape[0] < FEW_CHANNELS && high * wide > 1;
-        let (entry, input, [high, wide], padding, stride) = if few {
-            let entry =
-                Entry::Patches { kernel: unit.kernel, padding: unit.padding, stride: unit.stride };
-            let input = Map { channels: shape[0] * high * wide, ..output };
-            (Some(entry), input, [1, 1], 0, 1)
+        let im2col = index == 0 && shape[0] < IM2COL_CHANNELS && high * wide > 1;
+        let (transform, input, [high, wide], padding, stride) = if im2col {
+            let transform = InputTransform::Im2col {
+                kernel: unit.kernel,
+                padding: unit.padding,
+                stride: unit.stride,
+            };
+            let input = FeatureMap { channels: shape[0] * high * wide, ..output };
+            (Some(transform), input, [1, 1], 0, 1)
         } else {
-            let entry = (index == 0).then_some(Entry::Plain);
-            (entry, Map::new(shape), unit.kernel, unit.padding, unit.stride)
+            let transform = (index == 0).then_some(InputTransform::Identity);
+            (transform, FeatureMap::new(shape), unit.kernel, unit.padding, unit.stride)
         };
-        let side = |input, output, kernel| Side { input, output, kernel, padding, stride };
-        let window = Window {
-            vertical: side(input.height, output.height, high),
-            horizontal: side(input.width, output.width, wide),
+        let axis = |input, output, kernel| ConvAxis { input, output, kernel, padding, stride };
+        let axes = ConvAxes {
+            vertical: axis(input.height, output.height, high),
+            horizontal: axis(input.width, output.width, wide),
         };
         let taps = high * wide;
         let weight = WeightShape { filters: unit.filters, channels: input.channels, taps };
-        Self { entry, input, output, pooled, window, weight }
+        Self { transform, input, output, pooled, axes, weight }
     }
 
-    /// Strips are longer where all sixteen images are there.
-    fn strips<K: Activations>(&self, direction: Direction, images: usize) -> [Strips; 2] {
+    /// See [`tap_overlaps`].
+    pub fn tap_overlaps<K: ConvKernel>(&self) -> Vec<Vec<TapOverlap>> {
+        tap_overlaps::<K>(&self.axes, self.input, self.output)
+    }
+
+    /// The strips for full blocks, which merge neighbouring pixels, and those for partial blocks.
+    fn strips<K: ConvKernel>(&self, direction: Direction, images: usize) -> [Strips; 2] {
         let (from, to) = match direction {
             Direction::Forward => (self.input, self.output),
             Direction::Backward => (self.output, self.input),
         };
-        let whole = Strips::new::<K>(&self.window, direction, from, to, true);
+        let merged = Strips::new::<K>(&self.axes, direction, from, to, true);
         let single = if images.is_multiple_of(IMAGES) {
-            whole.clone()
+            merged.clone()
         } else {
-            Strips::new::<K>(&self.window, direction, from, to, false)
+            Strips::new::<K>(&self.axes, direction, from, to, false)
         };
-        [whole, single]
+        [merged, single]
     }
 }
 
-/// The convolution, or its gradient to the input, with packed weights.
-pub(super) struct Packed {
+/// A convolution, or its gradient with respect to the input, with packed weights.
+pub(super) struct PackedConv {
     strips: [Strips; 2],
     pub right: Buffer,
 }
 
-impl Packed {
-    pub fn new<K: Activations>(
+impl PackedConv {
+    pub fn new<K: ConvKernel>(
         kernel: K,
-        layer: &Layer,
+        layer: &ConvLayer,
         direction: Direction,
         images: usize,
         parameters: &Parameters<'_>,
     ) -> Self {
         let strips = layer.strips::<K>(direction, images);
-        let right = pack(kernel, &strips[0], direction, layer.weight, parameters.weight);
+        let right = pack_weights(kernel, &strips[0], direction, layer.weight, parameters.weight);
         Self { strips, right }
     }
 
-    /// The strips of a block with so many images.
+    /// The strips of a block with `live` images.
     pub fn strips(&self, live: usize) -> &Strips {
         &self.strips[usize::from(live < IMAGES)]
-    }
-}
-
-impl Layer {
-    pub fn meetings<K: Activations>(&self) -> Vec<Vec<Meeting>> {
-        meetings::<K>(&self.window, self.input, self.output)
     }
 }

@@ -1,29 +1,29 @@
-//! Activations in blocks: sixteen images by 32 channels at one pixel lie together.
+//! The blocked layout of activations: sixteen images by 32 channels at one pixel are contiguous.
 //!
-//! The batch is cut into blocks of [`IMAGES`] images. A block's activations are
-//! `[channels / 32][height][width][16 images][32 channels]`, the last images and channels filled up
-//! with zeros. Along a row of pixels this is one tall matrix, a row an (pixel, image) and 32 channels
-//! wide: a convolution multiplies shifted views of it, and padding is a tap that is left out rather
-//! than a border that is copied.
+//! The batch is divided into blocks of [`IMAGES`] images. The last block may have fewer *live* images.
+//! A block's activations are `[channels / 32][height][width][16 images][32 channels]`, with zeros for
+//! missing images and channels. A row of pixels is a tall matrix with one row per (pixel, image) and
+//! one column per channel. A convolution multiplies shifted views of it: a tap that lies in the padding
+//! is skipped, so no border is copied.
 
 use std::ops::Range;
 
-use super::words::Activations;
+use super::conv_kernel::ConvKernel;
 
-/// Images of a block.
+/// Images per block.
 pub(super) const IMAGES: usize = 16;
-/// Channels that lie together.
+/// Channels per group, which are contiguous.
 pub(super) const CHANNELS: usize = 32;
 
-/// The activations of one block of images.
+/// The shape of a feature map, and its layout for one block of images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Map {
+pub(super) struct FeatureMap {
     pub channels: usize,
     pub height: usize,
     pub width: usize,
 }
 
-impl Map {
+impl FeatureMap {
     pub fn new([channels, height, width]: [usize; 3]) -> Self {
         Self { channels, height, width }
     }
@@ -32,7 +32,7 @@ impl Map {
         self.height * self.width
     }
 
-    /// Groups of 32 channels.
+    /// The number of channel groups.
     pub fn groups(&self) -> usize {
         self.channels.div_ceil(CHANNELS)
     }
@@ -42,44 +42,50 @@ impl Map {
         group * CHANNELS..self.channels.min((group + 1) * CHANNELS)
     }
 
-    /// Words of a tile: one pixel of one group of channels.
-    pub fn tile_words<K: Activations>() -> usize {
-        IMAGES * K::WORDS
+    /// Words of one pixel of one channel group, for all images of a block.
+    pub fn pixel_words<K: ConvKernel>() -> usize {
+        IMAGES * K::ROW_WORDS
     }
 
-    /// Words of one group of channels.
-    pub fn group_words<K: Activations>(&self) -> usize {
-        self.pixels() * Self::tile_words::<K>()
+    /// Words of one channel group.
+    pub fn group_words<K: ConvKernel>(&self) -> usize {
+        self.pixels() * Self::pixel_words::<K>()
     }
 
     /// Words of a block of images.
-    pub fn words<K: Activations>(&self) -> usize {
+    pub fn words<K: ConvKernel>(&self) -> usize {
         self.groups() * self.group_words::<K>()
+    }
+
+    /// The offset of one image's words at one pixel of one channel group.
+    #[inline(always)]
+    pub fn offset<K: ConvKernel>(&self, group: usize, pixel: usize, image: usize) -> usize {
+        ((group * self.pixels() + pixel) * IMAGES + image) * K::ROW_WORDS
     }
 }
 
-/// The images of a block that are there, of `count` in all.
-pub(super) fn live(block: usize, count: usize) -> usize {
+/// The number of live images in a block, of `count` images in total.
+pub(super) fn live_images(block: usize, count: usize) -> usize {
     IMAGES.min(count - block * IMAGES)
 }
 
-/// Images as the first unit reads them.
+/// How the first unit reads images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
-    /// Pixels and channels as they are.
-    Plain,
-    /// Every output pixel's patch as that pixel's channels, so that the convolution is one of 1x1:
-    /// few channels would leave most of a group empty.
-    Patches { kernel: [usize; 2], padding: usize, stride: usize },
+pub(super) enum InputTransform {
+    /// Unchanged.
+    Identity,
+    /// The patch of every output pixel becomes that pixel's channels, which makes the convolution 1x1.
+    /// For few channels: they would leave most of a channel group empty.
+    Im2col { kernel: [usize; 2], padding: usize, stride: usize },
 }
 
-/// Fills `out` with images of `shape` (as many as are live in the block), as `entry` says.
-pub(super) fn fill<K: Activations>(
+/// Writes the live images of a block, each of `shape`, to `out` in the blocked layout.
+pub(super) fn pack_images<K: ConvKernel>(
     kernel: K,
     images: &[f32],
     shape: [usize; 3],
-    entry: Entry,
-    map: Map,
+    transform: InputTransform,
+    map: FeatureMap,
     out: &mut [K::Word],
 ) {
     let size = shape.iter().product();
@@ -88,11 +94,11 @@ pub(super) fn fill<K: Activations>(
         #[inline(always)]
         || {
             for (index, image) in images.chunks_exact(size).enumerate() {
-                match entry {
-                    Entry::Plain => fill_plain(kernel, image, map, index, out),
-                    Entry::Patches { kernel: window, padding, stride } => {
-                        let patches = Patches { shape, window, padding, stride };
-                        patches.fill(kernel, image, map, index, out);
+                match transform {
+                    InputTransform::Identity => pack_image(kernel, image, map, index, out),
+                    InputTransform::Im2col { kernel: window, padding, stride } => {
+                        let im2col = Im2col { shape, window, padding, stride };
+                        im2col.pack_image(kernel, image, map, index, out);
                     }
                 }
             }
@@ -100,18 +106,11 @@ pub(super) fn fill<K: Activations>(
     );
 }
 
-/// The words of one image at one pixel.
 #[inline(always)]
-fn place<K: Activations>(map: Map, group: usize, pixel: usize, image: usize) -> Range<usize> {
-    let start = ((group * map.pixels() + pixel) * IMAGES + image) * K::WORDS;
-    start..start + K::WORDS
-}
-
-#[inline(always)]
-fn fill_plain<K: Activations>(
+fn pack_image<K: ConvKernel>(
     kernel: K,
     image: &[f32],
-    map: Map,
+    map: FeatureMap,
     index: usize,
     out: &mut [K::Word],
 ) {
@@ -122,15 +121,15 @@ fn fill_plain<K: Activations>(
             for (value, channel) in values.iter_mut().zip(channels.clone()) {
                 *value = image[channel * map.pixels() + pixel];
             }
-            kernel.encode(&values, &mut out[place::<K>(map, group, pixel, index)]);
+            kernel.encode(&values, &mut out[map.offset::<K>(group, pixel, index)..]);
         }
     }
 }
 
-/// Adds images in blocks, one row of 32 channels, to images of N x C x H x W.
-pub(super) fn add_plain(
+/// Adds one pixel's row of 32 channels to an image of N x C x H x W.
+pub(super) fn add_to_image(
     row: &[f32],
-    map: Map,
+    map: FeatureMap,
     group: usize,
     pixel: usize,
     image: usize,
@@ -143,9 +142,9 @@ pub(super) fn add_plain(
     }
 }
 
-/// How patches lie in an image.
+/// The patches of a convolution (im2col), and the sum of their gradients (col2im).
 #[derive(Clone, Copy)]
-pub(super) struct Patches {
+pub(super) struct Im2col {
     /// Channels, height and width of an image.
     pub shape: [usize; 3],
     pub window: [usize; 2],
@@ -153,19 +152,19 @@ pub(super) struct Patches {
     pub stride: usize,
 }
 
-impl Patches {
+impl Im2col {
     #[inline(always)]
-    fn fill<K: Activations>(
+    fn pack_image<K: ConvKernel>(
         self,
         kernel: K,
         image: &[f32],
-        map: Map,
+        map: FeatureMap,
         index: usize,
         out: &mut [K::Word],
     ) {
         let [channels, height, width] = self.shape;
         let [high, wide] = self.window;
-        // The rows under a patch, with their padding, one after the other.
+        // The rows that a row of patches reads, with their padding.
         let padded = width + 2 * self.padding;
         let mut rows = vec![0.0; channels * high * padded];
         let mut values = vec![0.0; map.groups() * CHANNELS];
@@ -189,18 +188,18 @@ impl Patches {
                     }
                 }
                 for (group, values) in values.as_chunks::<CHANNELS>().0.iter().enumerate() {
-                    let words = place::<K>(map, group, y * map.width + x, index);
-                    kernel.encode(values, &mut out[words]);
+                    let offset = map.offset::<K>(group, y * map.width + x, index);
+                    kernel.encode(values, &mut out[offset..]);
                 }
             }
         }
     }
 
-    /// Adds the gradient of a patch, one row of 32 of its numbers, to images of N x C x H x W.
-    pub fn add(
+    /// Adds 32 elements of a patch's gradient to an image of N x C x H x W.
+    pub fn add_to_image(
         self,
         row: &[f32],
-        map: Map,
+        map: FeatureMap,
         group: usize,
         pixel: usize,
         image: usize,
@@ -211,10 +210,10 @@ impl Patches {
         let image = &mut images[image * size..][..size];
         let [high, wide] = self.window;
         let (y, x) = (pixel / map.width, pixel % map.width);
-        for (value, place) in row.iter().zip(map.group(group)) {
-            let (channel, ky, kx) = (place / (high * wide), place / wide % high, place % wide);
-            let source = |at: usize, tap: usize, side: usize| {
-                (at * self.stride + tap).checked_sub(self.padding).filter(|at| *at < side)
+        for (value, index) in row.iter().zip(map.group(group)) {
+            let (channel, ky, kx) = (index / (high * wide), index / wide % high, index % wide);
+            let source = |output: usize, tap: usize, size: usize| {
+                (output * self.stride + tap).checked_sub(self.padding).filter(|input| *input < size)
             };
             if let (Some(y), Some(x)) = (source(y, ky, height), source(x, kx, width)) {
                 image[(channel * height + y) * width + x] += value;

@@ -1,28 +1,39 @@
-//! A run of convolution units, forward and backward: convolution, batch norm, PReLU, 2x2 max pooling.
+//! Stacks of convolution units, forward and backward: convolution, batch norm, PReLU and 2x2 max
+//! pooling.
 //!
-//! A [`Stack`] is a chain of [`Unit`]s. One unit is a stack of one; a fully connected layer is a unit
-//! whose kernel is as large as its input. [`forward`] trains (batch statistics), [`infer`] uses given
-//! statistics, [`backward`] returns the gradients of everything.
+//! A [`Stack`] is a chain of [`Unit`]s. A fully connected layer is a unit whose kernel is as large as
+//! its input. [`forward()`] is the forward pass in training (with batch statistics), [`infer`] uses given
+//! statistics, and [`backward()`] returns the gradients of images and parameters.
 //!
-//! Images and outputs are N x C x H x W, weights filters x channels x height x width, as everywhere
-//! else. Inside, activations are blocked (see `layout`): sixteen images by 32 channels at one pixel
-//! lie together, so that one loop over such blocks serves every kernel path, kernel size and padding.
+//! Images and outputs are N x C x H x W; weights are filters x channels x height x width. Internally,
+//! activations are blocked (see `layout`): sixteen images by 32 channels at one pixel are contiguous,
+//! so that one loop over such blocks covers every kernel path, kernel size and padding.
+//!
+//! | Module | Contents |
+//! |---|---|
+//! | `stack` | units, stacks, parameters and their validation |
+//! | `layout` | the blocked layout of activations, and im2col |
+//! | `geometry` | which input pixels a convolution reads |
+//! | `weights`, `layer` | packed weights, and a unit's convolution ready to run |
+//! | `conv_kernel`, `product` | operands of each kernel path, and a convolution's three products |
+//! | `epilogue`, `moments` | batch norm, PReLU and pooling, and the statistics of batch norm |
+//! | `forward`, `backward` | the passes over a whole stack |
 
 mod backward;
+mod conv_kernel;
+mod epilogue;
 mod forward;
 mod geometry;
 mod layer;
 mod layout;
 mod moments;
-mod pointwise;
 mod product;
 mod stack;
 mod weights;
-mod words;
 
-pub use backward::{Gradients, UnitGradients, backward};
-pub use forward::{Forward, forward, infer};
+pub use backward::{StackGradients, UnitGradients, backward};
+pub use forward::{StackForward, forward, infer};
 pub use stack::{Moments, Parameters, Stack, StackError, Unit};
 
-/// Added to the variance before its square root.
+/// Batch norm's ε, added to the variance before its square root.
 pub const EPSILON: f32 = 1e-5;

@@ -1,9 +1,9 @@
-//! Mean and variance of channels, in pieces that are put together in a fixed order.
+//! Mean and variance of channels, computed per block of images and combined in a fixed order.
 
+use super::epilogue::ChannelRow;
 use super::layout::CHANNELS;
-use super::pointwise::Row;
 use super::stack::Moments;
-use crate::kernel::Vectors;
+use crate::kernel::Simd;
 
 /// The statistics of one block of images.
 #[derive(Clone, Debug)]
@@ -11,24 +11,24 @@ pub(super) struct BlockMoments {
     groups: Vec<GroupMoments>,
 }
 
-/// Sums of 32 channels' distances from a pivot, which keeps the squares small.
+/// Sums of 32 channels' differences from a pivot, which keeps the squares small.
 #[derive(Clone, Debug)]
 struct GroupMoments {
     count: usize,
-    pivot: Row,
+    pivot: ChannelRow,
     sum: [f64; CHANNELS],
     squares: [f64; CHANNELS],
 }
 
-/// Rows whose sums are kept in f32.
-const SHORT: usize = 256;
+/// Rows whose sums are accumulated in f32.
+const F32_SUM_ROWS: usize = 256;
 
-/// Sums in f64 the squares that have left f32.
+/// Recomputes in f64 the sums of squares that overflowed f32.
 #[cold]
-fn sum_again(rows: &[Row], pivot: &Row, squares: &mut [f64; CHANNELS]) {
+fn sum_squares_in_f64(rows: &[ChannelRow], pivot: &ChannelRow, squares: &mut [f64; CHANNELS]) {
     for (c, squares) in squares.iter_mut().enumerate().filter(|(_, squares)| squares.is_infinite())
     {
-        let distance = |row: &Row| f64::from(row[c]) - f64::from(pivot[c]);
+        let distance = |row: &ChannelRow| f64::from(row[c]) - f64::from(pivot[c]);
         *squares = rows.iter().map(|row| distance(row).powi(2)).sum();
     }
 }
@@ -46,27 +46,27 @@ impl BlockMoments {
 
     /// Adds rows of 32 channels.
     #[inline(always)]
-    pub fn add<V: Vectors>(&mut self, group: usize, rows: &[f32]) {
+    pub fn add<S: Simd>(&mut self, group: usize, rows: &[f32]) {
         let group = &mut self.groups[group];
         let rows = rows.as_chunks::<CHANNELS>().0;
         if group.count == 0 {
-            // Any value of the channel is nearer to its mean than zero may be.
+            // Any value of the channel is likely to be closer to its mean than zero is.
             group.pivot = rows[0];
         }
         group.count += rows.len();
         let pivot = group.pivot;
-        for rows in rows.chunks(SHORT) {
+        for rows in rows.chunks(F32_SUM_ROWS) {
             let (mut sum, mut squares) = ([0.0f32; CHANNELS], [0.0f32; CHANNELS]);
             for row in rows {
                 for c in 0..CHANNELS {
                     let distance = row[c] - pivot[c];
                     sum[c] += distance;
-                    squares[c] = V::mul_add(distance, distance, squares[c]);
+                    squares[c] = S::mul_add(distance, distance, squares[c]);
                 }
             }
             let mut long = squares.map(f64::from);
             if squares.iter().any(|squares| squares.is_infinite()) {
-                sum_again(rows, &pivot, &mut long);
+                sum_squares_in_f64(rows, &pivot, &mut long);
             }
             for c in 0..CHANNELS {
                 group.sum[c] += f64::from(sum[c]);
@@ -75,7 +75,7 @@ impl BlockMoments {
         }
     }
 
-    /// The statistics of all blocks, put together in their order.
+    /// The statistics of all blocks, combined in order.
     pub fn combine(blocks: &[Self], channels: usize) -> Moments {
         let mut moments = Moments::default();
         for channel in 0..channels {
@@ -91,7 +91,7 @@ impl BlockMoments {
                 mean += apart * more / (count + more);
                 count += more;
             }
-            // Rounding may take a variance of zero below it; a NaN stays.
+            // Rounding may make a variance of zero negative. A NaN is kept.
             let variance = squares / count;
             moments.mean.push(mean as f32);
             moments.variance.push(if variance < 0.0 { 0.0 } else { variance as f32 });

@@ -1,16 +1,16 @@
 //! The three products of a convolution on one block of images.
 
-use super::geometry::{Meeting, Strips};
-use super::layout::{CHANNELS, IMAGES, Map};
-use super::words::{Activations, ImageSteps};
+use super::conv_kernel::{ConvKernel, ImageStrides};
+use super::geometry::{Strips, TapOverlap};
+use super::layout::{CHANNELS, FeatureMap, IMAGES};
 use crate::buffer::Buffer;
-use crate::kernel::{Left, STRIP_COLS, StripArgs, strip};
+use crate::kernel::{LeftOperand, STRIP_COLS, StripArgs, strip_product};
 
-/// Computes all strips: the convolution's output, or its gradient to the input.
+/// Computes all strips: the convolution's output, or its gradient with respect to the input.
 ///
-/// `store(group, pixel, rows)` takes every strip's rows of 32 channels: all live images of the first
-/// pixel, then of the next.
-pub(super) fn correlate<K: Activations>(
+/// Calls `store(group, pixel, rows)` with the rows of 32 channels of each strip: all live images of
+/// its first pixel, then of the next.
+pub(super) fn correlate<K: ConvKernel>(
     kernel: K,
     strips: &Strips,
     from: &[K::Word],
@@ -22,94 +22,94 @@ pub(super) fn correlate<K: Activations>(
     let longest = strips.strips.iter().map(|strip| strip.pixels).max().unwrap_or(0);
     sums.resize(longest * IMAGES * STRIP_COLS);
     let session = kernel.session();
-    for (group, right) in right.chunks_exact(strips.panel()).enumerate() {
+    for (group, right) in right.chunks_exact(strips.panel_words()).enumerate() {
         for run in &strips.strips {
             let rows = run.pixels * live;
             let args = StripArgs {
-                left: Left { words: from, row_step: K::WORDS, depth_step: 1 },
+                left: LeftOperand { words: from, row_stride: K::ROW_WORDS, depth_stride: 1 },
                 right,
                 segments: &run.segments,
                 rows,
                 depth: strips.depth,
             };
             let out = &mut sums[..rows * STRIP_COLS];
-            strip(kernel, &session, &args, out, false);
+            strip_product(kernel, &session, &args, out, false);
             store(group, run.pixel, out);
         }
     }
 }
 
-/// What the weight gradient reads from, beyond activations.
+/// Packed operands of the weight gradient, for paths that cannot read the activations directly.
 #[derive(Default)]
 pub(super) struct ImageOperands {
     left: Buffer,
     right: Buffer,
 }
 
-/// Adds one block's weight gradient to `gradient`, which is in blocks (see
-/// [`gradient_len`](super::weights::gradient_len)).
-pub(super) fn weight_gradient<K: Activations>(
+/// Adds one block's weight gradient to `gradient`, which is packed (see
+/// [`packed_gradient_len`](super::weights::packed_gradient_len)).
+pub(super) fn weight_gradient<K: ConvKernel>(
     kernel: K,
-    chunks: &[Vec<Meeting>],
-    (input, x): (Map, &[K::Word]),
-    (output, dz): (Map, &[K::Word]),
+    chunks: &[Vec<TapOverlap>],
+    (input, x): (FeatureMap, &[K::Word]),
+    (output, dz): (FeatureMap, &[K::Word]),
     operands: &mut ImageOperands,
     gradient: &mut [f32],
 ) {
-    let steps = K::left_steps(input.width);
+    let strides = K::left_strides(input.width);
     let (left, right): (&[K::Word], &[K::Word]) = if K::IMAGES_IN_PLACE {
         (x, dz)
     } else {
-        operands.pack(kernel, steps, (input, x), (output, dz));
+        operands.pack(kernel, strides, (input, x), (output, dz));
         (operands.left.words(), operands.right.words())
     };
-    let left_group = input.height * steps.line;
+    let left_group = input.height * strides.line;
     let right_group = output.pixels() * K::IMAGE_WORDS * CHANNELS;
     let session = kernel.session();
     for taps in chunks {
         let blocks = gradient.chunks_exact_mut(input.groups() * CHANNELS * STRIP_COLS);
-        for (place, blocks) in blocks.enumerate() {
-            let (to, tap) = (place / taps.len(), place % taps.len());
-            let Meeting { depth, segments } = &taps[tap];
+        for (index, blocks) in blocks.enumerate() {
+            let (to, tap) = (index / taps.len(), index % taps.len());
+            let TapOverlap { depth, segments } = &taps[tap];
             if segments.is_empty() {
                 continue;
             }
             for (from, block) in blocks.chunks_exact_mut(CHANNELS * STRIP_COLS).enumerate() {
                 let args = StripArgs {
-                    left: Left {
+                    left: LeftOperand {
                         words: &left[from * left_group..][..left_group],
-                        row_step: steps.channel,
-                        depth_step: steps.depth,
+                        row_stride: strides.channel,
+                        depth_stride: strides.depth,
                     },
                     right: &right[to * right_group..][..right_group],
                     segments,
                     rows: input.group(from).len(),
                     depth: *depth,
                 };
-                strip(kernel, &session, &args, block, true);
+                strip_product(kernel, &session, &args, block, true);
             }
         }
     }
 }
 
 impl ImageOperands {
-    fn pack<K: Activations>(
+    fn pack<K: ConvKernel>(
         &mut self,
         kernel: K,
-        steps: ImageSteps,
-        (input, x): (Map, &[K::Word]),
-        (output, dz): (Map, &[K::Word]),
+        strides: ImageStrides,
+        (input, x): (FeatureMap, &[K::Word]),
+        (output, dz): (FeatureMap, &[K::Word]),
     ) {
-        let line = |map: Map| map.width * Map::tile_words::<K>();
-        self.left.resize(input.groups() * input.height * steps.line);
-        let lines = self.left.words_mut().chunks_exact_mut(steps.line);
+        let line = |map: FeatureMap| map.width * FeatureMap::pixel_words::<K>();
+        self.left.resize(input.groups() * input.height * strides.line);
+        let lines = self.left.words_mut().chunks_exact_mut(strides.line);
         for (out, x) in lines.zip(x.chunks_exact(line(input))) {
-            kernel.images_left(x, out);
+            kernel.pack_images_left(x, out);
         }
         self.right.resize(dz.len());
         let lines = self.right.words_mut().chunks_exact_mut(line(output));
         for (out, dz) in lines.zip(dz.chunks_exact(line(output))) {
-            kernel.images_right(dz, out);
+            kernel.pack_images_right(dz, out);
         }
     }
 }

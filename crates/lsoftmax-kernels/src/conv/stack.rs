@@ -1,28 +1,28 @@
-//! What a stack of units is, and what it is computed from.
+//! Stacks of units, their parameters, and the validation of both.
 
-/// One unit: convolution, then what is wanted of batch norm, PReLU and pooling, in this order.
+/// One unit: a convolution, optionally followed by batch norm, PReLU and max pooling, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Output channels.
     pub filters: usize,
     /// Height and width of the kernel.
     pub kernel: [usize; 2],
-    /// Zeros around the input, on every side.
+    /// Zero padding on every side of the input.
     pub padding: usize,
-    /// Input pixels from one output pixel to the next: 1 or 2.
+    /// Stride of the convolution: 1 or 2.
     pub stride: usize,
     /// Whether the convolution adds a bias.
     pub bias: bool,
     /// Whether batch norm follows.
     pub norm: bool,
-    /// Whether PReLU follows, one slope a channel.
+    /// Whether PReLU follows, with one slope per filter.
     pub prelu: bool,
-    /// Whether 2x2 max pooling of stride 2 follows; an odd size is rounded up, as Caffe does.
+    /// Whether 2x2 max pooling of stride 2 follows; half an odd size is rounded up, as in Caffe.
     pub pool: bool,
 }
 
 impl Unit {
-    /// A 3x3 convolution of padding 1 with batch norm and PReLU.
+    /// A 3x3 convolution with padding 1, batch norm and PReLU.
     pub fn new(filters: usize) -> Self {
         Self {
             filters,
@@ -37,15 +37,15 @@ impl Unit {
     }
 }
 
-/// The largest size of anything.
-const LARGEST_SIDE: usize = 1 << 20;
-/// The most numbers of an image, a map or a weight.
-const LARGEST: usize = 1 << 40;
+/// The largest allowed height, width, padding or number of filters.
+const MAX_SIZE: usize = 1 << 20;
+/// The largest allowed number of elements of an image, a feature map or a weight.
+const MAX_ELEMENTS: usize = 1 << 40;
 
-/// What is wrong with a stack or its arguments.
+/// Why a stack or its arguments are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StackError {
-    /// There is nothing to compute.
+    /// No units, or empty images.
     #[error("a stack needs at least one unit, and images of at least one channel and pixel")]
     Empty,
     /// A unit has a size of zero, or a stride other than 1 and 2.
@@ -53,7 +53,7 @@ pub enum StackError {
         "unit {unit} of the stack needs at least one filter, a kernel of at least 1x1 and a stride of 1 or 2"
     )]
     Unit {
-        /// Its place in the stack.
+        /// Its index in the stack.
         unit: usize,
     },
     /// The kernel is larger than the padded input.
@@ -62,89 +62,91 @@ pub enum StackError {
         kernel[0], kernel[1], input[0], input[1]
     )]
     Kernel {
-        /// Its place in the stack.
+        /// Its index in the stack.
         unit: usize,
         /// Height and width of the kernel.
         kernel: [usize; 2],
         /// Height and width of the input.
         input: [usize; 2],
-        /// Zeros on every side.
+        /// Zero padding on every side.
         padding: usize,
     },
-    /// A size that no memory holds.
+    /// A size is too large.
     #[error(
-        "unit {unit} of the stack is too large: sizes go up to {LARGEST_SIDE}, and all numbers of an image or a weight up to {LARGEST}"
+        "unit {unit} of the stack is too large: a size is at most {MAX_SIZE}, and an image or a weight has at most {MAX_ELEMENTS} elements"
     )]
     Large {
-        /// Its place in the stack.
+        /// Its index in the stack.
         unit: usize,
     },
-    /// The forward pass was that of another stack.
+    /// The forward pass was computed by a different stack.
     #[error(
-        "the forward pass was computed by another stack than the one given to the backward pass"
+        "the forward pass was computed by a different stack than the one given to the backward pass"
     )]
     OtherStack,
-    /// A slice is not as long as the sizes say, or is missing or not wanted.
-    #[error("{what} of unit {unit} must hold {expected} numbers but holds {found}")]
+    /// The length of a slice does not match the stack.
+    #[error("expected {expected} numbers for {what} of unit {unit}, but got {found}")]
     Length {
         /// Which slice.
         what: &'static str,
-        /// The unit's place in the stack.
+        /// The unit's index in the stack.
         unit: usize,
-        /// What the sizes ask for.
+        /// The length that the stack requires.
         expected: usize,
-        /// What is there.
+        /// The actual length.
         found: usize,
     },
-    /// The images are not whole images, or there are none.
-    #[error("{found} numbers are not one or more images of {channels} x {height} x {width}")]
+    /// The images are empty or incomplete.
+    #[error(
+        "expected one or more images of {channels} x {height} x {width}, but got {found} numbers"
+    )]
     Images {
-        /// Numbers that are there.
+        /// The length of the images.
         found: usize,
-        /// Channels of an image.
+        /// Channels per image.
         channels: usize,
         /// Height of an image.
         height: usize,
         /// Width of an image.
         width: usize,
     },
-    /// Parameters, or statistics, of another number of units.
+    /// Parameters or statistics of the wrong number of units.
     #[error("the stack has {expected} units, but {what} were given for {found}")]
     Units {
         /// Which argument.
         what: &'static str,
         /// Units of the stack.
         expected: usize,
-        /// Units given.
+        /// Units in the argument.
         found: usize,
     },
 }
 
-/// The parameters of a unit. Those that the unit does not have are empty.
+/// The parameters of a unit; empty for those that it does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parameters<'a> {
     /// Filters x channels x height x width.
     pub weight: &'a [f32],
-    /// One a filter.
+    /// One per filter.
     pub bias: &'a [f32],
-    /// Batch norm's scale, one a filter.
+    /// Batch norm's scale, one per filter.
     pub gamma: &'a [f32],
-    /// Batch norm's shift, one a filter.
+    /// Batch norm's shift, one per filter.
     pub beta: &'a [f32],
-    /// PReLU's slopes, one a filter.
+    /// PReLU's slopes, one per filter.
     pub slope: &'a [f32],
 }
 
 /// Mean and variance of a unit's channels after its convolution; empty without batch norm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Moments {
-    /// One a filter.
+    /// One per filter.
     pub mean: Vec<f32>,
-    /// One a filter, divided by the count (not by the count less one).
+    /// One per filter, biased: divided by n, not by n − 1.
     pub variance: Vec<f32>,
 }
 
-/// A chain of units that fits together.
+/// A chain of units with matching sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
     input: [usize; 3],
@@ -154,10 +156,11 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Checks that the units fit together, from images of `input` channels, height and width.
+    /// A stack of units on images of `input` channels, height and width.
     ///
     /// # Errors
-    /// When a unit has no filters, a kernel that does not fit its input, or a stride other than 1, 2.
+    /// When a unit has no filters, a kernel that does not fit its input, a stride other than 1 or 2, or
+    /// a size that is too large.
     pub fn new(input: [usize; 3], units: Vec<Unit>) -> Result<Self, StackError> {
         if units.is_empty() || input.contains(&0) {
             return Err(StackError::Empty);
@@ -174,7 +177,7 @@ impl Stack {
             }
             let large = StackError::Large { unit: index };
             let sides = [unit.filters, unit.kernel[0], unit.kernel[1], unit.padding];
-            if sides.into_iter().chain(size).any(|side| side > LARGEST_SIDE) {
+            if sides.into_iter().chain(size).any(|side| side > MAX_SIZE) {
                 return Err(large);
             }
             let padded = size.map(|side| side + 2 * unit.padding);
@@ -210,7 +213,7 @@ impl Stack {
         &self.units
     }
 
-    /// Channels, height and width of what goes into a unit.
+    /// Channels, height and width of a unit's input.
     pub fn unit_input(&self, unit: usize) -> [usize; 3] {
         if unit == 0 { self.input } else { self.shapes[unit - 1][1] }
     }
@@ -220,23 +223,23 @@ impl Stack {
         self.shapes[unit][0]
     }
 
-    /// Channels, height and width of what comes out of a unit.
+    /// Channels, height and width of a unit's output.
     pub fn unit_output(&self, unit: usize) -> [usize; 3] {
         self.shapes[unit][1]
     }
 
-    /// Channels, height and width of what comes out of the stack.
+    /// Channels, height and width of the stack's output.
     pub fn output(&self) -> [usize; 3] {
         self.unit_output(self.units.len() - 1)
     }
 
-    /// Numbers in a unit's weight.
+    /// The number of elements of a unit's weight.
     pub fn weight_len(&self, unit: usize) -> usize {
         let Unit { filters, kernel, .. } = self.units[unit];
         filters * self.unit_input(unit)[0] * kernel[0] * kernel[1]
     }
 
-    /// Multiply-adds of one image's convolution in a unit, padding counted as if it were pixels.
+    /// Multiply-adds of a unit's convolution per image, including those with padding.
     pub fn multiply_adds(&self, unit: usize) -> u64 {
         let [_, height, width] = self.convolved(unit);
         self.weight_len(unit) as u64 * (height * width) as u64
@@ -283,10 +286,10 @@ impl Stack {
     }
 }
 
-/// Whether so many numbers can be counted.
+/// Whether the number of elements is allowed.
 fn fits(sides: &[usize]) -> bool {
     let product = sides.iter().try_fold(1usize, |product, side| product.checked_mul(*side));
-    product.is_some_and(|product| product <= LARGEST)
+    product.is_some_and(|product| product <= MAX_ELEMENTS)
 }
 
 fn expect(

@@ -1,10 +1,10 @@
-//! Weights as right operands, and gradients back in the order of weights.
+//! Packing of weights as right operands, and unpacking of their gradients.
 
 use rayon::prelude::*;
 
+use super::conv_kernel::ConvKernel;
 use super::geometry::{Direction, Strips};
-use super::layout::{CHANNELS, Map};
-use super::words::Activations;
+use super::layout::{CHANNELS, FeatureMap};
 use crate::buffer::Buffer;
 use crate::kernel::STRIP_COLS;
 
@@ -16,25 +16,25 @@ pub(super) struct WeightShape {
     pub taps: usize,
 }
 
-/// Packs weights as the right operand of `strips`: for each group of 32 output channels, by tap, by
-/// group of input channels, by depth, 32 columns. Backward the two kinds of channels change places.
-pub(super) fn pack<K: Activations>(
+/// Packs weights as the right operand of `strips`: `[output group][tap][input group][depth][32]`.
+/// Backward, input and output channels are exchanged.
+pub(super) fn pack_weights<K: ConvKernel>(
     kernel: K,
     strips: &Strips,
     direction: Direction,
     shape: WeightShape,
     weight: &[f32],
 ) -> Buffer {
-    let mut packed = Buffer::new(strips.to.groups() * strips.panel());
+    let mut packed = Buffer::new(strips.to.groups() * strips.panel_words());
     let block = strips.depth * STRIP_COLS;
-    let panels = packed.words_mut::<K::Word>().par_chunks_exact_mut(strips.panel());
+    let panels = packed.words_mut::<K::Word>().par_chunks_exact_mut(strips.panel_words());
     panels.enumerate().for_each(|(group, panel)| {
         let columns = strips.to.group(group);
         kernel.vectorize(
             #[inline(always)]
             || {
-                for (place, block) in panel.chunks_exact_mut(block).enumerate() {
-                    let (tap, from) = (place / strips.from.groups(), place % strips.from.groups());
+                for (index, block) in panel.chunks_exact_mut(block).enumerate() {
+                    let (tap, from) = (index / strips.from.groups(), index % strips.from.groups());
                     let depth = strips.from.group(from);
                     let at = |column: usize, depth: usize| {
                         let (filter, channel) = match direction {
@@ -49,7 +49,7 @@ pub(super) fn pack<K: Activations>(
                             *value = at(column, d);
                         }
                     }
-                    // A column's depth becomes words; the words then stand one below the other.
+                    // Encodes each column along the depth, then transposes the words.
                     for (column, values) in rows.iter().enumerate() {
                         let mut words = [K::Word::default(); CHANNELS];
                         kernel.encode(values, &mut words);
@@ -64,23 +64,22 @@ pub(super) fn pack<K: Activations>(
     packed
 }
 
-/// Floats of a weight gradient in blocks: `[filter group][tap][channel group][32][32]`, channels by
-/// filters.
-pub(super) fn gradient_len(input: Map, output: Map, taps: usize) -> usize {
+/// Floats of a packed weight gradient: `[filter group][tap][channel group][32 channels][32 filters]`.
+pub(super) fn packed_gradient_len(input: FeatureMap, output: FeatureMap, taps: usize) -> usize {
     output.groups() * taps * input.groups() * CHANNELS * STRIP_COLS
 }
 
-/// Adds up gradients in blocks, one after the other, into the order of the weights.
-pub(super) fn unpack_gradient(
+/// Sums packed gradients of `len` floats each, in order, and unpacks the sum to the layout of weights.
+pub(super) fn unpack_weight_gradient(
     parts: &[f32],
     len: usize,
-    input: Map,
-    output: Map,
+    input: FeatureMap,
+    output: FeatureMap,
     shape: WeightShape,
 ) -> Buffer {
     let mut gradient = Buffer::new(shape.filters * shape.channels * shape.taps);
     let block = CHANNELS * STRIP_COLS;
-    // A task takes 32 filters: rows of the gradient that no other task writes.
+    // A task owns 32 filters, which are contiguous in the gradient.
     let rows = STRIP_COLS * shape.channels * shape.taps;
     gradient.par_chunks_mut(rows).enumerate().for_each(|(group, gradient)| {
         let filters = output.group(group).len();
@@ -95,8 +94,8 @@ pub(super) fn unpack_gradient(
                 }
                 for (c, channel) in input.group(from).enumerate() {
                     for filter in 0..filters {
-                        let place = (filter * shape.channels + channel) * shape.taps + tap;
-                        gradient[place] = sum[c * STRIP_COLS + filter];
+                        let index = (filter * shape.channels + channel) * shape.taps + tap;
+                        gradient[index] = sum[c * STRIP_COLS + filter];
                     }
                 }
             }

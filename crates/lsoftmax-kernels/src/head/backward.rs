@@ -1,31 +1,33 @@
-//! The backward pass: logits again where they were not kept, then both gradients.
+//! The backward pass: recomputes the logits that were not saved, then computes the gradients.
 //!
-//! Every output element is summed by one task in one order. A block of tiles goes in two steps:
-//! first each tile's weights' gradient (its rows belong to the tile alone), then the features'
-//! gradient, for which each task owns some samples and adds the whole block.
+//! Every output element is summed by one task in a fixed order. A group of blocks has two steps:
+//! first the weights' gradient of each block, whose rows no other block contributes to; then the
+//! features' gradient, for which each task owns some samples and adds all blocks of the group.
 
+use super::blocking::{
+    BlockPlan, SamplesByLabel, block_logits, mask_labels, pack_features, pack_samples,
+};
 use super::label::LabelGradient;
-use super::tiles::{ByLabel, Plan, mask_labels, pack_features, pack_samples, tile_logits};
-use super::{Forward, Problem};
+use super::{HeadForward, HeadProblem};
 use crate::buffer::Buffer;
-use crate::kernel::{Extent, Kernel, Left, Word, product, right_len};
-use crate::path::with_kernel;
+use crate::dispatch::with_kernel;
+use crate::kernel::{Kernel, LeftOperand, OperandWord, ProductShape, product, right_len};
 use crate::softmax::{finite_or_zero, probabilities, row_sums};
 
-/// Which gradients are needed.
+/// Which gradients to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The features'.
+pub struct WantedGradients {
+    /// ∂L/∂x.
     pub features: bool,
-    /// The weights'.
+    /// ∂L/∂W.
     pub weights: bool,
-    /// The bias's.
+    /// ∂L/∂b.
     pub bias: bool,
 }
 
-/// The gradients, in the layout of what they are gradients of; empty where not wanted.
+/// The gradients of a head, each in the layout of its input; empty where not wanted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Gradients {
+pub struct HeadGradients {
     /// ∂L/∂x.
     pub features: Buffer,
     /// ∂L/∂W.
@@ -34,44 +36,49 @@ pub struct Gradients {
     pub bias: Buffer,
 }
 
-/// Runs the backward pass.
+/// Computes the backward pass.
 ///
-/// `upstream` is ∂L/∂(loss of sample i), `lse` the log-sum-exp over all classes with the label's
-/// logit as the caller made it, and `labels` the derivatives through that logit.
+/// `upstream` is ∂L/∂(loss of sample i), `lse` the log-sum-exp over all classes including the
+/// caller's label logit, and `labels` the derivatives through that logit.
 ///
 /// # Panics
-/// When `forward` or a slice is not of `problem`'s number of samples.
+/// When `forward` or a slice has a different number of samples than `problem`.
 pub fn backward(
-    problem: &Problem<'_>,
-    forward: &Forward,
+    problem: &HeadProblem<'_>,
+    forward: &HeadForward,
     upstream: &[f32],
     lse: &[f64],
     labels: &[LabelGradient],
-    wanted: Wanted,
-) -> Gradients {
+    wanted: WantedGradients,
+) -> HeadGradients {
     let lengths = [forward.samples.len(), upstream.len(), lse.len(), labels.len()];
-    assert_eq!(lengths, [problem.samples(); 4], "one entry a sample");
-    with_kernel!(forward.engine, run(problem, forward, upstream, lse, labels, wanted))
+    assert_eq!(lengths, [problem.samples(); 4], "one entry per sample");
+    with_kernel!(forward.engine, |kernel| run(
+        kernel, problem, forward, upstream, lse, labels, wanted
+    ))
 }
 
-struct Task<'a> {
-    tile: usize,
+/// One block of classes, and where its results go.
+struct BackwardTask<'a> {
+    block: usize,
     weights: &'a mut [f32],
     bias: &'a mut [f32],
-    kept: &'a mut Kept,
+    operands: &'a mut FeatureGradientOperands,
 }
 
-/// A tile's operands for the features' gradient: the softmax by columns, and the weights.
+/// A block's operands for the features' gradient: the columns of the softmax, and the weights.
 #[derive(Default)]
-struct Kept {
+struct FeatureGradientOperands {
     columns: Buffer,
-    steps: (usize, usize),
+    /// The row stride and depth stride of `columns`.
+    strides: (usize, usize),
     depth: usize,
     right: Buffer,
 }
 
+/// Working memory of a thread.
 #[derive(Default)]
-struct Scratch {
+struct BackwardScratch {
     words: Buffer,
     logits: Buffer,
     softmax: Buffer,
@@ -79,32 +86,34 @@ struct Scratch {
 
 fn run<K: Kernel>(
     kernel: K,
-    problem: &Problem<'_>,
-    forward: &Forward,
+    problem: &HeadProblem<'_>,
+    forward: &HeadForward,
     upstream: &[f32],
     lse: &[f64],
     labels: &[LabelGradient],
-    wanted: Wanted,
-) -> Gradients {
-    let plan = Plan::new::<K>(problem);
-    // A probability is e^(z − max) · e^(max − lse). With lse for max it would be one factor less, but
-    // lse rounded to f32 is off by 2⁻²⁴ of itself, and p by as much for every unit.
+    wanted: WantedGradients,
+) -> HeadGradients {
+    let plan = BlockPlan::new::<K>(problem);
+    // A probability is e^(z − max) · e^(max − lse). e^(z − lse) would save a factor, but lse rounded
+    // to f32 has a relative error of 2⁻²⁴, which becomes a relative error of lse · 2⁻²⁴ in p.
     let maxima = || forward.samples.iter().map(|sample| sample.others_max);
-    let rest = maxima().zip(lse).map(|(max, lse)| (f64::from(max) - lse).exp());
-    let scale =
-        upstream.iter().zip(rest).map(|(upstream, rest)| (f64::from(*upstream) * rest) as f32);
-    let pass = Pass {
+    let factors = maxima().zip(lse).map(|(max, lse)| (f64::from(max) - lse).exp());
+    let scale = upstream
+        .iter()
+        .zip(factors)
+        .map(|(upstream, factor)| (f64::from(*upstream) * factor) as f32);
+    let pass = HeadBackwardPass {
         kernel,
         problem,
         plan,
-        by_label: ByLabel::new(problem.labels, &plan),
-        stash: &forward.stash,
+        by_label: SamplesByLabel::new(problem.labels, &plan),
+        saved_logits: &forward.saved_logits,
         labels,
         wanted,
-        // Columns past the last sample get a probability of zero.
+        // Columns beyond the last sample have a probability of zero.
         shift: padded(maxima().map(finite_or_zero), plan.width, f32::MAX),
         scale: padded(scale, plan.width, 0.0),
-        samples_right: match forward.stash.len() < problem.classes * plan.width {
+        samples_right: match forward.saved_logits.len() < problem.classes * plan.width {
             true => pack_samples(kernel, problem, &plan),
             false => Buffer::default(),
         },
@@ -122,59 +131,64 @@ fn padded(values: impl Iterator<Item = f32>, width: usize, padding: f32) -> Vec<
     values
 }
 
-struct Pass<'a, K: Kernel> {
+/// The backward pass of a head.
+struct HeadBackwardPass<'a, K: Kernel> {
     kernel: K,
-    problem: &'a Problem<'a>,
-    plan: Plan,
-    by_label: ByLabel,
-    stash: &'a [f32],
+    problem: &'a HeadProblem<'a>,
+    plan: BlockPlan,
+    by_label: SamplesByLabel,
+    saved_logits: &'a [f32],
     labels: &'a [LabelGradient],
-    wanted: Wanted,
+    wanted: WantedGradients,
     shift: Vec<f32>,
     scale: Vec<f32>,
     samples_right: Buffer,
     features_right: Buffer,
 }
 
-impl<K: Kernel> Pass<'_, K> {
-    fn run(&self) -> Gradients {
+impl<K: Kernel> HeadBackwardPass<'_, K> {
+    fn run(&self) -> HeadGradients {
         let (plan, depth, wanted) = (&self.plan, self.problem.depth, self.wanted);
         let buffer = |wanted: bool, len| Buffer::new(if wanted { len } else { 0 });
         let mut features = buffer(wanted.features, self.problem.features.len());
         let mut weights = buffer(wanted.weights, self.problem.weights.len());
         let mut bias = buffer(wanted.bias, plan.classes);
-        self.start_features(&mut features);
+        self.init_features(&mut features);
 
-        let mut kept: Vec<Kept> = Vec::new();
-        kept.resize_with(plan.block.min(plan.tiles()), Kept::default);
+        let mut operands: Vec<FeatureGradientOperands> = Vec::new();
+        operands
+            .resize_with(plan.group_blocks.min(plan.blocks()), FeatureGradientOperands::default);
         let (mut weights_left, mut bias_left) = (&mut weights[..], &mut bias[..]);
-        for block in plan.blocks() {
-            let mut tasks = Vec::with_capacity(block.len());
-            for (tile, kept) in block.clone().zip(&mut kept) {
-                let classes = plan.class_range(tile).len();
+        for group in plan.groups() {
+            let mut tasks = Vec::with_capacity(group.len());
+            for (block, operands) in group.clone().zip(&mut operands) {
+                let classes = plan.class_range(block).len();
                 let weights = weights_left.split_off_mut(..classes * depth).unwrap_or_default();
                 let bias = bias_left.split_off_mut(..classes).unwrap_or_default();
-                tasks.push(Task { tile, weights, bias, kept });
+                tasks.push(BackwardTask { block, weights, bias, operands });
             }
-            plan.each(tasks, Scratch::default, |scratch, task| self.tile(scratch, task));
+            plan.for_each(tasks, BackwardScratch::default, |scratch, task| {
+                self.block(scratch, task)
+            });
             if wanted.features {
-                self.add_to_features(&mut features, &kept[..block.len()]);
+                self.add_to_features(&mut features, &operands[..group.len()]);
             }
         }
-        Gradients { features, weights, bias }
+        HeadGradients { features, weights, bias }
     }
 
-    /// One tile: its softmax, its weights' and bias's gradient, and what the features' needs.
-    fn tile(&self, scratch: &mut Scratch, task: Task<'_>) {
-        let Task { tile, weights, bias, kept } = task;
+    /// Computes one block's softmax, the gradients of its weights and bias, and the operands for the
+    /// features' gradient.
+    fn block(&self, scratch: &mut BackwardScratch, task: BackwardTask<'_>) {
+        let BackwardTask { block, weights, bias, operands } = task;
         let (kernel, problem, width) = (self.kernel, self.problem, self.plan.width);
-        let Scratch { words, logits, softmax } = scratch;
-        let classes = self.plan.class_range(tile);
+        let BackwardScratch { words, logits, softmax } = scratch;
+        let classes = self.plan.class_range(block);
 
-        let stashed = self.plan.stash_range(tile).and_then(|range| self.stash.get(range));
-        let logits = stashed.unwrap_or_else(|| {
+        let saved = self.plan.saved_range(block).and_then(|range| self.saved_logits.get(range));
+        let logits = saved.unwrap_or_else(|| {
             logits.resize(classes.len() * width);
-            tile_logits(
+            block_logits(
                 kernel,
                 problem,
                 classes.clone(),
@@ -183,17 +197,17 @@ impl<K: Kernel> Pass<'_, K> {
                 logits,
                 width,
             );
-            mask_labels(problem, &self.plan, &self.by_label, tile, logits);
+            mask_labels(problem, &self.plan, &self.by_label, block, logits);
             logits
         });
         softmax.resize(classes.len() * width);
         kernel.vectorize(
             #[inline(always)]
-            || probabilities::<K::Vectors>(logits, width, &self.shift, &self.scale, softmax),
+            || probabilities::<K::Simd>(logits, width, &self.shift, &self.scale, softmax),
         );
 
         if self.wanted.weights {
-            let extent = Extent {
+            let shape = ProductShape {
                 rows: classes.len(),
                 cols: problem.depth,
                 depth: problem.samples().div_ceil(K::Word::ELEMENTS),
@@ -203,7 +217,7 @@ impl<K: Kernel> Pass<'_, K> {
                 kernel,
                 left,
                 self.features_right.words(),
-                extent,
+                shape,
                 weights,
                 problem.depth,
                 false,
@@ -215,22 +229,22 @@ impl<K: Kernel> Pass<'_, K> {
                 || row_sums(softmax, width, bias),
             );
         }
-        self.add_labels(tile, weights, bias);
+        self.add_labels(block, weights, bias);
         if self.wanted.features {
             let own = &problem.weights[classes.start * problem.depth..classes.end * problem.depth];
-            kept.right.resize(right_len::<K>(classes.len(), problem.depth));
-            kernel.pack_right(own, problem.depth, 0, kept.right.words_mut());
-            kept.columns.resize(K::left_columns_len(classes.len(), width));
-            kept.steps = kernel.left_columns(softmax, width, kept.columns.words_mut());
-            kept.depth = classes.len().div_ceil(K::Word::ELEMENTS);
+            operands.right.resize(right_len::<K>(classes.len(), problem.depth));
+            kernel.pack_right(own, problem.depth, 0, operands.right.words_mut());
+            operands.columns.resize(K::left_columns_len(classes.len(), width));
+            operands.strides = kernel.left_columns(softmax, width, operands.columns.words_mut());
+            operands.depth = classes.len().div_ceil(K::Word::ELEMENTS);
         }
     }
 
-    /// The labels' own terms of a tile's weights and bias.
-    fn add_labels(&self, tile: usize, weights: &mut [f32], bias: &mut [f32]) {
-        let first = self.plan.class_range(tile).start;
+    /// Adds the label terms of a block's weights and bias.
+    fn add_labels(&self, block: usize, weights: &mut [f32], bias: &mut [f32]) {
+        let first = self.plan.class_range(block).start;
         let depth = self.problem.depth;
-        for sample in self.by_label.of_tile(tile) {
+        for sample in self.by_label.in_block(block) {
             let sample = *sample as usize;
             let class = self.problem.labels[sample] as usize;
             let label = &self.labels[sample];
@@ -245,12 +259,12 @@ impl<K: Kernel> Pass<'_, K> {
         }
     }
 
-    /// The labels' own terms of the features' gradient, to which the blocks then add.
-    fn start_features(&self, features: &mut [f32]) {
+    /// Initialises the features' gradient with its label terms, to which the groups are then added.
+    fn init_features(&self, features: &mut [f32]) {
         const CHUNK: usize = 16;
         let depth = self.problem.depth;
         let tasks: Vec<_> = features.chunks_mut(CHUNK * depth).enumerate().collect();
-        self.plan.each(
+        self.plan.for_each(
             tasks,
             || (),
             |(), (chunk, features)| {
@@ -265,23 +279,27 @@ impl<K: Kernel> Pass<'_, K> {
         );
     }
 
-    fn add_to_features(&self, features: &mut [f32], block: &[Kept]) {
+    /// Adds the terms of a group's classes to the features' gradient.
+    fn add_to_features(&self, features: &mut [f32], group: &[FeatureGradientOperands]) {
         let depth = self.problem.depth;
         let samples = self.problem.samples();
-        let chunks = samples.div_ceil(2 * K::ROWS);
+        let chunks = samples.div_ceil(2 * K::MR);
         let rows = samples.div_ceil(chunks);
         let tasks: Vec<_> = features.chunks_mut(rows * depth).enumerate().collect();
-        self.plan.each(
+        self.plan.for_each(
             tasks,
             || (),
             |(), (chunk, features)| {
-                for tile in block {
-                    let (row_step, depth_step) = tile.steps;
-                    let words = &tile.columns.words()[chunk * rows * row_step..];
-                    let extent =
-                        Extent { rows: features.len() / depth, cols: depth, depth: tile.depth };
-                    let left = Left { words, row_step, depth_step };
-                    product(self.kernel, left, tile.right.words(), extent, features, depth, true);
+                for block in group {
+                    let (row_stride, depth_stride) = block.strides;
+                    let words = &block.columns.words()[chunk * rows * row_stride..];
+                    let shape = ProductShape {
+                        rows: features.len() / depth,
+                        cols: depth,
+                        depth: block.depth,
+                    };
+                    let left = LeftOperand { words, row_stride, depth_stride };
+                    product(self.kernel, left, block.right.words(), shape, features, depth, true);
                 }
             },
         );

@@ -1,13 +1,15 @@
-//! What concerns a sample's own class: the parts of its angle, and its share of the gradients.
+//! A sample and the class of its label: the angle between them, and the gradients through the label's
+//! logit.
 //!
-//! The angle is computed in f64, where a square of an f32 never over- or underflows. The gradient's
-//! terms along x and along W nearly cancel at small angles and large margins; then they are, too.
+//! The angle is computed in f64, where the square of an f32 neither overflows nor underflows. The
+//! gradient's terms along x and along W nearly cancel at small angles and large margins; in that case
+//! they are computed in f64 as well.
 
-use crate::kernel::{Kernel, Vectors};
+use crate::kernel::{Kernel, Simd};
 
 const LANES: usize = 16;
 
-/// A sample against the weights of its class.
+/// A sample x and the weights W_y of its class: the parts of the cosine between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Geometry {
     /// x·W_y.
@@ -18,16 +20,16 @@ pub struct Geometry {
     pub weight_norm: f64,
 }
 
-/// The derivative of the total loss through the label's logit f_y.
+/// The derivatives of the total loss L through the label's logit f_y.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LabelGradient {
-    /// ∂L/∂f_y, which is also the bias's share.
+    /// ∂L/∂f_y, which is also the term of the bias.
     pub logit: f64,
-    /// ∂f_y/∂x along x.
+    /// The coefficient of x in ∂f_y/∂x.
     pub along_feature: f64,
-    /// ∂f_y/∂W_y along W_y.
+    /// The coefficient of W_y in ∂f_y/∂W_y.
     pub along_weight: f64,
-    /// ∂f_y/∂x along W_y, and ∂f_y/∂W_y along x.
+    /// The coefficient of W_y in ∂f_y/∂x, and of x in ∂f_y/∂W_y.
     pub across: f64,
 }
 
@@ -60,11 +62,11 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
 }
 
 impl LabelGradient {
-    /// Below this slope the terms along and across cancel by no more than some digits of f32.
+    /// Below this value of `across`, cancellation between the two terms costs only a few digits of f32.
     const STEEP: f64 = 64.0;
 
-    /// Adds to `out`, or makes it, the sum of `along` times `own` and across times `other`, both
-    /// times ∂L/∂f_y: in f32 where that is good enough, in f64 where it is not.
+    /// Computes ∂L/∂f_y · (`along` · `own` + `self.across` · `other`), in f32 where that is accurate
+    /// enough and in f64 otherwise, and writes it to `out` or, with `add`, adds it.
     #[inline(always)]
     pub(super) fn combine<K: Kernel>(
         &self,
@@ -77,16 +79,16 @@ impl LabelGradient {
         let (a, b) = (self.logit * along, self.logit * self.across);
         let (own, other) = (&own[..out.len()], &other[..out.len()]);
         let narrow = |value: f64| value == 0.0 || (1e-30..1e30).contains(&value.abs());
-        let f32_will_do = self.across.abs() < Self::STEEP && narrow(a) && narrow(b);
+        let f32_suffices = self.across.abs() < Self::STEEP && narrow(a) && narrow(b);
         kernel.vectorize(
             #[inline(always)]
             || {
                 let terms = own.iter().zip(other);
-                if f32_will_do {
+                if f32_suffices {
                     let (a, b) = (a as f32, b as f32);
                     for (o, (own, other)) in out.iter_mut().zip(terms) {
                         let base = if add { *o } else { 0.0 };
-                        *o = K::Vectors::mul_add(b, *other, K::Vectors::mul_add(a, *own, base));
+                        *o = K::Simd::mul_add(b, *other, K::Simd::mul_add(a, *own, base));
                     }
                 } else {
                     for (o, (own, other)) in out.iter_mut().zip(terms) {

@@ -1,24 +1,24 @@
-//! The cross-entropy of a linear classifier whose label logit is the caller's.
+//! The cross-entropy of a linear classifier whose label logit is supplied by the caller.
 //!
-//! For sample i with label y the logits are z_j = W_j·x_i + b_j. [`forward`] walks the classes in
-//! tiles and returns, for every sample, what a margin needs: the angle's parts (x·W_y, |x|, |W_y|),
-//! the plain logit z_y, and the log-sum-exp over all *other* classes. The caller decides on the
-//! label's logit f_y and its derivatives ([`LabelGradient`]); [`backward`] returns the gradients.
-//! Logits are kept between the two only as far as [`STASH_BYTES`] goes and computed again beyond.
+//! For sample i with label y the logits are z_j = W_j·x_i + b_j. [`forward()`] processes the classes in
+//! blocks and returns, for every sample, what a margin needs: the parts of the angle (x·W_y, |x|,
+//! |W_y|), the logit z_y, and the log-sum-exp over all *other* classes. The caller computes the
+//! label's logit f_y and its derivatives ([`LabelGradient`]); [`backward()`] returns the gradients.
+//! Up to [`SAVED_LOGITS_BYTES`] of logits are saved for the backward pass; it recomputes the others.
 
 mod backward;
+mod blocking;
 mod forward;
 mod label;
-mod tiles;
 
-pub use backward::{Gradients, Wanted, backward};
-pub use forward::{Forward, Sample, forward};
+pub use backward::{HeadGradients, WantedGradients, backward};
+pub use forward::{HeadForward, HeadSample, forward};
 pub use label::{Geometry, LabelGradient};
 
-/// Logits kept from the forward pass for the backward pass, at most.
-pub const STASH_BYTES: usize = 24 << 20;
+/// The most bytes of logits that the forward pass saves for the backward pass.
+pub const SAVED_LOGITS_BYTES: usize = 24 << 20;
 
-/// What is wrong with the arguments of a head.
+/// Why the arguments of a head are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// No samples, no classes or no features.
@@ -33,17 +33,17 @@ pub enum ShapeError {
         /// Rows of the weights.
         classes: usize,
     },
-    /// A slice is not as long as the sizes say.
-    #[error("{what} must hold {expected} numbers but holds {found}")]
+    /// The length of a slice does not match the sizes.
+    #[error("expected {expected} numbers for {what}, but got {found}")]
     Length {
         /// Which slice.
         what: &'static str,
-        /// What the sizes ask for.
+        /// The length that the sizes require.
         expected: usize,
-        /// What is there.
+        /// The actual length.
         found: usize,
     },
-    /// A label names no class.
+    /// A label is not a class.
     #[error("the label of sample {sample} is {label}, but there are only {classes} classes (0 to {})", classes - 1)]
     Label {
         /// The first such sample.
@@ -55,9 +55,10 @@ pub enum ShapeError {
     },
 }
 
-/// Checked inputs of a head: x is `samples` x `features`, W is `classes` x `features`, both row by row.
+/// Validated inputs of a head: x is `samples` x `features`, W is `classes` x `features`, both
+/// row-major.
 #[derive(Clone, Copy, Debug)]
-pub struct Problem<'a> {
+pub struct HeadProblem<'a> {
     features: &'a [f32],
     weights: &'a [f32],
     bias: Option<&'a [f32]>,
@@ -66,13 +67,13 @@ pub struct Problem<'a> {
     classes: usize,
 }
 
-impl<'a> Problem<'a> {
-    /// Checks sizes and labels.
+impl<'a> HeadProblem<'a> {
+    /// Validates sizes and labels.
     ///
-    /// `depth` is the number of features of a sample, and of weights of a class.
+    /// `depth` is the number of features per sample, and of weights per class.
     ///
     /// # Errors
-    /// When a size does not fit another, or a label names no class.
+    /// When sizes do not match, or a label is not a class.
     pub fn new(
         features: &'a [f32],
         weights: &'a [f32],
@@ -119,7 +120,7 @@ impl<'a> Problem<'a> {
         &self.weights[class * self.depth..][..self.depth]
     }
 
-    /// Multiply-adds of one product of the head.
+    /// Multiply-adds of one of the head's products.
     fn work(&self) -> usize {
         self.samples().saturating_mul(self.depth).saturating_mul(self.classes)
     }

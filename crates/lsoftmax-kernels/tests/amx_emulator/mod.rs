@@ -1,10 +1,10 @@
-//! Lets a CPU without AMX run the AMX instructions of `src/tile.rs`.
+//! Lets a CPU without AMX run the AMX instructions of `src/amx_tile.rs`.
 //!
-//! Such a CPU answers them with an invalid-opcode exception, which Linux turns into SIGILL. The
-//! handler here decodes the instruction, does its work on tiles kept for each thread, and resumes
-//! after it. So the tests run the very bytes that run on a CPU with AMX. An instruction that would
-//! fault there (even if not with an invalid opcode), or that is not one of these, still kills the
-//! process with SIGILL:
+//! Such a CPU raises an invalid-opcode exception, which Linux turns into SIGILL. The handler here
+//! decodes the instruction, executes it on tiles stored per thread, and resumes after it. So the tests
+//! run exactly the machine code that runs on a CPU with AMX. An instruction that would fault there
+//! (even if not with an invalid opcode), or that is not in this table, still kills the process with
+//! SIGILL:
 //!
 //! | Instruction | Encoding |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | TILESTORED | `VEX.128.F3.0F38.W0 4B !(11):rrr:100` |
 //! | TDPBF16PS | `VEX.128.F3.0F38.W0 5C 11:rrr:bbb` |
 //!
-//! Not understood, and so deadly too: instructions behind a segment or address-size prefix, and a
+//! Unsupported, and so fatal as well: instructions with a segment or address-size prefix, and a
 //! configuration that resumes an interrupted load (`start_row` other than zero).
 
 #![allow(unsafe_code, reason = "a signal handler that interprets machine code")]
@@ -172,9 +172,9 @@ impl Code {
     }
 }
 
-/// Reads memory of the interrupted program; what it could not read kills the process here as well.
+/// Reads memory of the interrupted program. An invalid address kills the process here as well.
 fn read<const N: usize>(address: u64) -> [u8; N] {
-    // SAFETY: the interrupted instruction reads this memory, so the program vouches for it.
+    // SAFETY: the interrupted instruction reads this memory, so the program guarantees that it can.
     unsafe { ptr::with_exposed_provenance::<[u8; N]>(address as usize).read_unaligned() }
 }
 
@@ -220,8 +220,8 @@ impl Machine {
         }
     }
 
-    /// Rows and bytes per row of a tile that may be used. (TILEZERO would not mind the second
-    /// condition, but `tile.rs` never breaks it.)
+    /// Rows and bytes per row of a tile that may be used. (TILEZERO does not require the second
+    /// condition, but `amx_tile.rs` always satisfies it.)
     fn shape(&self, tile: usize) -> Option<(usize, usize)> {
         let &(rows, row_bytes) = self.shapes.get(tile)?;
         (rows > 0 && row_bytes.is_multiple_of(4)).then_some((rows, row_bytes))
@@ -251,7 +251,7 @@ impl Machine {
         self.tiles[tile] = [[0; 64]; 16];
         for (row, address) in self.tiles[tile][..rows].iter_mut().zip(addresses(start, stride)) {
             let source = ptr::with_exposed_provenance(address);
-            // SAFETY: the interrupted instruction reads this memory, so the program vouches for it.
+            // SAFETY: the interrupted instruction reads this memory, so the program guarantees that it can.
             unsafe { ptr::copy_nonoverlapping(source, row.as_mut_ptr(), row_bytes) };
         }
         Some(())
@@ -261,7 +261,7 @@ impl Machine {
         let (rows, row_bytes) = self.shape(tile)?;
         for (row, address) in self.tiles[tile][..rows].iter().zip(addresses(start, stride)) {
             let target = ptr::with_exposed_provenance_mut(address);
-            // SAFETY: the interrupted instruction writes this memory, so the program vouches for it.
+            // SAFETY: the interrupted instruction writes this memory, so the program guarantees that it can.
             unsafe { ptr::copy_nonoverlapping(row.as_ptr(), target, row_bytes) };
         }
         Some(())
@@ -309,7 +309,7 @@ fn bf16(row: &[u8; 64], index: usize) -> f32 {
 /// `a * b + c` rounded once, to nearest, with subnormal operands and results taken for zero (DAZ and
 /// FTZ), for factors of which one has the precision of bf16.
 fn fused(a: f32, b: f32, c: f32) -> f32 {
-    /// What an f32 with an unbounded exponent would round to less than the smallest normal number.
+    /// Smaller numbers, rounded to f32 with an unbounded exponent, are below the smallest normal number.
     const TINY: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / (1 << 25) as f64);
     let flush = |x: f32| {
         if x.is_subnormal() { 0_f32.copysign(x) } else { x }

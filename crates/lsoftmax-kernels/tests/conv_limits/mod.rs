@@ -1,17 +1,18 @@
-//! Inputs at the limits of what is computed, and beyond what is taken.
+//! Extreme inputs, and invalid ones.
 
 use lsoftmax_kernels::Precision;
 use lsoftmax_kernels::conv::{
     EPSILON, Moments, Parameters, Stack, StackError, Unit, backward, forward, infer,
 };
 
-use crate::conv_naive::case::{Case, Owned, bare, biased, engines, pooled, strided, unit};
+use crate::conv_naive::case::{ConvCase, OwnedParameters, bare, biased, pooled, strided, unit};
+use crate::engines::engines;
 
-/// The first few numbers that are not within a spread around a middle.
+/// The first few numbers that differ from the expected value by more than its tolerance.
 fn differ(found: &[f32], expected: impl Fn(usize) -> (f32, f32)) -> Vec<(usize, f32)> {
     let off = |(index, value): (usize, &f32)| {
-        let (middle, spread) = expected(index);
-        let fits = (value - middle).abs() <= spread;
+        let (expected, tolerance) = expected(index);
+        let fits = (value - expected).abs() <= tolerance;
         (!fits).then_some((index, *value))
     };
     found.iter().enumerate().filter_map(off).take(5).collect()
@@ -19,7 +20,7 @@ fn differ(found: &[f32], expected: impl Fn(usize) -> (f32, f32)) -> Vec<(usize, 
 
 #[test]
 fn of_equal_numbers_in_a_window_the_first_gets_the_gradient() {
-    // One channel, copied: 5 x 3, so that windows of 2x2, 2x1, 1x2 and 1x1 are there.
+    // Images of 5 x 3, which have windows of 2x2, 2x1, 1x2 and 1x1.
     #[rustfmt::skip]
     let images = [
         1.0, 2.0, 3.0,
@@ -36,7 +37,7 @@ fn of_equal_numbers_in_a_window_the_first_gets_the_gradient() {
         0.0, 0.0, 4.0,
         5.0, 0.0, 6.0,
     ];
-    let mut case = Case::new(17, [1, 5, 3], &[pooled(bare(1, [1, 1], 0))]);
+    let mut case = ConvCase::new(17, [1, 5, 3], &[pooled(bare(1, [1, 1], 0))]);
     case.images = images.repeat(17);
     case.units[0].weight = vec![1.0];
     case.output_gradient = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].repeat(17);
@@ -49,10 +50,10 @@ fn of_equal_numbers_in_a_window_the_first_gets_the_gradient() {
 
 #[test]
 fn where_a_slope_of_zero_makes_all_of_a_window_zero_the_first_gets_the_gradient() {
-    // The gradient of the slope is the chosen u, and so tells which one was chosen. At u = 0 the
+    // The gradient of the slope is the selected u, which shows which pixel was selected. At u = 0 the
     // derivative is the slope.
     let relu = Unit { prelu: true, ..pooled(bare(2, [1, 1], 0)) };
-    let mut case = Case::new(1, [1, 2, 4], &[relu]);
+    let mut case = ConvCase::new(1, [1, 2, 4], &[relu]);
     case.images = vec![-3.0, -1.0, 0.0, -5.0, -2.0, -4.0, 0.0, -0.5];
     case.units[0].weight = vec![1.0, 2.0];
     case.units[0].slope = vec![0.0, 0.0];
@@ -68,7 +69,7 @@ fn where_a_slope_of_zero_makes_all_of_a_window_zero_the_first_gets_the_gradient(
 #[test]
 fn a_negative_slope_makes_the_smallest_number_the_largest() {
     let unit = Unit { prelu: true, ..pooled(bare(1, [1, 1], 0)) };
-    let mut case = Case::new(2, [1, 2, 2], &[unit]);
+    let mut case = ConvCase::new(2, [1, 2, 2], &[unit]);
     case.images = vec![1.0, -1.0, -8.0, 2.0, 5.0, -8.0, -1.0, 2.0];
     case.units[0].weight = vec![1.0];
     case.units[0].slope = vec![-0.5];
@@ -84,7 +85,8 @@ fn a_negative_slope_makes_the_smallest_number_the_largest() {
 
 #[test]
 fn units_that_are_all_negative_before_prelu_agree() {
-    let mut case = Case::new(3, [3, 5, 5], &[biased(Unit::new(33)), pooled(biased(Unit::new(4)))]);
+    let mut case =
+        ConvCase::new(3, [3, 5, 5], &[biased(Unit::new(33)), pooled(biased(Unit::new(4)))]);
     case.units.iter_mut().for_each(|unit| unit.bias.fill(-100.0));
     case.check();
     case.units.iter_mut().for_each(|unit| unit.slope.fill(0.0));
@@ -96,11 +98,12 @@ fn units_that_are_all_negative_before_prelu_agree() {
 }
 
 #[test]
-fn constant_images_have_no_variance_and_leave_beta() {
+fn constant_images_have_no_variance_and_give_beta() {
     for value in [0.0, 0.3, 1000.0] {
-        let mut case = Case::new(17, [2, 4, 3], &[Unit { prelu: false, ..unit(33, [3, 2], 0) }]);
+        let mut case =
+            ConvCase::new(17, [2, 4, 3], &[Unit { prelu: false, ..unit(33, [3, 2], 0) }]);
         case.images.fill(value);
-        // Few bits, so that the products are exact in bf16, too.
+        // Few bits, so that the products are exact in bf16 as well.
         case.units[0].weight.iter_mut().for_each(|w| *w = (*w * 4.0).round() / 4.0);
         let beta = &case.units[0].beta;
         for engine in engines() {
@@ -109,7 +112,7 @@ fn constant_images_have_no_variance_and_leave_beta() {
             let tiny = |f: usize| (0.0, 1e-6 * (mean[f] * mean[f]).max(1e-3));
             assert_eq!(differ(variance, tiny), [], "variance of {value}, {engine:?}");
             assert!(variance.iter().all(|variance| *variance >= 0.0), "{variance:?}");
-            // A rounded z may be off by 2^-9, which a deviation of √ε makes more of.
+            // The rounding error of z, up to 2^-9, is amplified by dividing by a deviation of √ε.
             let rounding = if engine.precision() == Precision::F32 { 1e-6 } else { 1.0 / 256.0 };
             let near_beta = |i: usize| {
                 let f = i / 4 % 33;
@@ -125,8 +128,8 @@ fn constant_images_have_no_variance_and_leave_beta() {
 }
 
 #[test]
-fn one_number_a_channel_is_its_own_mean() {
-    let mut case = Case::new(1, [5, 3, 3], &[unit(33, [3, 3], 0)]);
+fn one_number_per_channel_is_its_own_mean() {
+    let mut case = ConvCase::new(1, [5, 3, 3], &[unit(33, [3, 3], 0)]);
     case.units[0].slope.fill(0.5);
     for engine in engines().into_iter().filter(|engine| engine.precision() == Precision::F32) {
         let (pass, gradients) = case.train(engine);
@@ -140,22 +143,27 @@ fn one_number_a_channel_is_its_own_mean() {
 }
 
 #[test]
-fn batch_norm_takes_large_and_tiny_images() {
-    // The variance of the first is far beyond epsilon, that of the second vanishes beside it.
+fn batch_norm_handles_large_and_tiny_images() {
+    // The variance of the first is much larger than ε, that of the second negligible.
     for scale in [1e15, 1e-18] {
-        let mut case = Case::new(17, [3, 6, 5], &[Unit::new(33), pooled(Unit::new(10))]);
+        let mut case = ConvCase::new(17, [3, 6, 5], &[Unit::new(33), pooled(Unit::new(10))]);
         case.images.iter_mut().for_each(|value| *value *= scale);
         case.check();
     }
 }
 
 #[test]
-fn a_variance_that_f32_holds_is_found_where_the_sum_of_squares_leaves_f32() {
+fn a_variance_in_the_range_of_f32_is_correct_where_the_sum_of_squares_overflows() {
     // Half of the pixels are 4e18, half are -4e18: their variance is 1.6e37.
-    let mut case = Case::new(16, [1, 4, 4], &[Unit { prelu: false, ..unit(1, [1, 1], 0) }]);
+    let mut case = ConvCase::new(16, [1, 4, 4], &[Unit { prelu: false, ..unit(1, [1, 1], 0) }]);
     case.images = [4e18, -4e18].repeat(128);
-    case.units[0] =
-        Owned { weight: vec![1.0], gamma: vec![1.0], beta: vec![0.0], bias: vec![], slope: vec![] };
+    case.units[0] = OwnedParameters {
+        weight: vec![1.0],
+        gamma: vec![1.0],
+        beta: vec![0.0],
+        bias: vec![],
+        slope: vec![],
+    };
     for engine in engines() {
         let pass = case.train(engine).0;
         let near = |_: usize| (1.6e37, 1e35);
@@ -166,8 +174,8 @@ fn a_variance_that_f32_holds_is_found_where_the_sum_of_squares_leaves_f32() {
 }
 
 #[test]
-fn statistics_hold_where_the_mean_is_large_beside_the_deviation() {
-    let mut case = Case::new(17, [3, 6, 5], &[unit(33, [3, 3], 0)]);
+fn statistics_are_accurate_where_the_mean_is_large_relative_to_the_deviation() {
+    let mut case = ConvCase::new(17, [3, 6, 5], &[unit(33, [3, 3], 0)]);
     case.images.iter_mut().for_each(|value| *value += 30.0);
     let naive = case.naive(Precision::F32, None);
     let (mean, variance) = naive.moments().next().unwrap();
@@ -181,10 +189,10 @@ fn statistics_hold_where_the_mean_is_large_beside_the_deviation() {
 }
 
 #[test]
-fn a_nan_reaches_every_output_that_sees_it_and_no_other() {
+fn a_nan_reaches_exactly_the_outputs_that_depend_on_it() {
     let units = [biased(unit(33, [3, 2], 1)), pooled(biased(Unit::new(5)))];
     for place in [0, 7 * 5 * 3 + 17, 17 * 3 * 35 - 1] {
-        let mut case = Case::new(17, [3, 7, 5], &units);
+        let mut case = ConvCase::new(17, [3, 7, 5], &units);
         case.images[place] = f32::NAN;
         let expected: Vec<bool> =
             case.naive(Precision::F32, None).output().iter().map(|v| v.is_nan()).collect();
@@ -203,7 +211,7 @@ fn a_nan_reaches_every_output_that_sees_it_and_no_other() {
 
 #[test]
 fn batch_norm_spreads_a_nan_over_the_whole_batch() {
-    let mut case = Case::new(17, [3, 4, 5], &[pooled(Unit::new(33))]);
+    let mut case = ConvCase::new(17, [3, 4, 5], &[pooled(Unit::new(33))]);
     case.images[200] = f32::NAN;
     for engine in engines() {
         let (pass, gradients) = case.train(engine);
@@ -214,11 +222,11 @@ fn batch_norm_spreads_a_nan_over_the_whole_batch() {
 }
 
 #[test]
-fn a_stack_that_cannot_be_is_told() {
-    let told = |input, units: &[Unit]| Stack::new(input, units.to_vec()).unwrap_err();
-    assert_eq!(told([1, 5, 5], &[]), StackError::Empty);
+fn invalid_stacks_are_rejected() {
+    let rejection = |input, units: &[Unit]| Stack::new(input, units.to_vec()).unwrap_err();
+    assert_eq!(rejection([1, 5, 5], &[]), StackError::Empty);
     for input in [[0, 5, 5], [1, 0, 5], [1, 5, 0]] {
-        assert_eq!(told(input, &[Unit::new(3)]), StackError::Empty);
+        assert_eq!(rejection(input, &[Unit::new(3)]), StackError::Empty);
     }
     for wrong in [
         Unit::new(0),
@@ -227,24 +235,27 @@ fn a_stack_that_cannot_be_is_told() {
         Unit { stride: 0, ..Unit::new(3) },
         Unit { stride: 3, ..Unit::new(3) },
     ] {
-        let error = told([1, 5, 5], &[Unit::new(3), wrong]);
+        let error = rejection([1, 5, 5], &[Unit::new(3), wrong]);
         assert_eq!(error, StackError::Unit { unit: 1 });
         assert!(error.to_string().contains("unit 1"));
     }
-    let error = told([1, 5, 6], &[pooled(Unit::new(3)), unit(3, [6, 2], 1)]);
+    let error = rejection([1, 5, 6], &[pooled(Unit::new(3)), unit(3, [6, 2], 1)]);
     assert_eq!(
         error.to_string(),
         "the 6x2 kernel of unit 1 does not fit its input of 3x3 pixels with a padding of 1"
     );
-    assert!(matches!(told([1, 5, 6], &[unit(3, [1, 7], 0)]), StackError::Kernel { unit: 0, .. }));
+    assert!(matches!(
+        rejection([1, 5, 6], &[unit(3, [1, 7], 0)]),
+        StackError::Kernel { unit: 0, .. }
+    ));
 }
 
 #[test]
-fn wrong_arguments_are_told_with_their_numbers() {
+fn arguments_of_the_wrong_size_are_rejected_with_both_sizes() {
     let with_bias = Unit { bias: true, ..Unit::new(6) };
-    let case = Case::new(2, [3, 5, 4], &[Unit::new(5), with_bias]);
+    let case = ConvCase::new(2, [3, 5, 4], &[Unit::new(5), with_bias]);
     let engine = engines()[0];
-    let told = |change: &dyn Fn(&mut Case)| {
+    let message = |change: &dyn Fn(&mut ConvCase)| {
         let mut case = case.clone();
         change(&mut case);
         let parameters = case.parameters();
@@ -257,74 +268,74 @@ fn wrong_arguments_are_told_with_their_numbers() {
         inferred.to_string()
     };
     let length = |what: &str, unit: usize, expected: usize, found: usize| {
-        format!("{what} of unit {unit} must hold {expected} numbers but holds {found}")
+        format!("expected {expected} numbers for {what} of unit {unit}, but got {found}")
     };
-    macro_rules! is_told {
+    macro_rules! is_rejected {
         ($field:ident, $what:literal, $unit:literal, $expected:literal) => {
-            let long = told(&|case| case.units[$unit].$field.push(0.0));
+            let long = message(&|case| case.units[$unit].$field.push(0.0));
             assert_eq!(long, length($what, $unit, $expected, $expected + 1));
             if $expected > 0 {
-                let none = told(&|case| case.units[$unit].$field.clear());
+                let none = message(&|case| case.units[$unit].$field.clear());
                 assert_eq!(none, length($what, $unit, $expected, 0));
             }
         };
     }
-    is_told!(weight, "the weight", 0, 135);
-    is_told!(weight, "the weight", 1, 270);
-    is_told!(bias, "the bias", 0, 0);
-    is_told!(bias, "the bias", 1, 6);
-    is_told!(gamma, "gamma", 0, 5);
-    is_told!(beta, "beta", 1, 6);
-    is_told!(slope, "the slopes", 1, 6);
-    let mean = told(&|case| case.moments[1].mean.truncate(4));
+    is_rejected!(weight, "the weight", 0, 135);
+    is_rejected!(weight, "the weight", 1, 270);
+    is_rejected!(bias, "the bias", 0, 0);
+    is_rejected!(bias, "the bias", 1, 6);
+    is_rejected!(gamma, "gamma", 0, 5);
+    is_rejected!(beta, "beta", 1, 6);
+    is_rejected!(slope, "the slopes", 1, 6);
+    let mean = message(&|case| case.moments[1].mean.truncate(4));
     assert_eq!(mean, length("the mean", 1, 6, 4));
-    let variance = told(&|case| case.moments[0].variance.push(1.0));
+    let variance = message(&|case| case.moments[0].variance.push(1.0));
     assert_eq!(variance, length("the variance", 0, 5, 6));
 
-    let images = told(&|case| case.images.truncate(119));
-    assert_eq!(images, "119 numbers are not one or more images of 3 x 5 x 4");
-    let images = told(&|case| case.images.clear());
-    assert_eq!(images, "0 numbers are not one or more images of 3 x 5 x 4");
-    let units = told(&|case| case.units.truncate(1));
+    let images = message(&|case| case.images.truncate(119));
+    assert_eq!(images, "expected one or more images of 3 x 5 x 4, but got 119 numbers");
+    let images = message(&|case| case.images.clear());
+    assert_eq!(images, "expected one or more images of 3 x 5 x 4, but got 0 numbers");
+    let units = message(&|case| case.units.truncate(1));
     assert_eq!(units, "the stack has 2 units, but parameters were given for 1");
-    let units = told(&|case| case.moments.push(Moments::default()));
+    let units = message(&|case| case.moments.push(Moments::default()));
     assert_eq!(units, "the stack has 2 units, but statistics were given for 3");
 }
 
 #[test]
-fn backward_tells_what_does_not_belong_to_its_forward_pass() {
-    let case = Case::new(2, [3, 5, 4], &[Unit::new(5), pooled(Unit::new(6))]);
+fn backward_rejects_arguments_that_do_not_match_the_forward_pass() {
+    let case = ConvCase::new(2, [3, 5, 4], &[Unit::new(5), pooled(Unit::new(6))]);
     let (parameters, gradient) = (case.parameters(), &case.output_gradient[..]);
     let pass = forward(engines()[0], &case.stack, &case.images, &parameters).unwrap();
-    let told = |images: &[f32], parameters: &[Parameters<'_>], gradient: &[f32]| {
+    let message = |images: &[f32], parameters: &[Parameters<'_>], gradient: &[f32]| {
         backward(&pass, &case.stack, images, parameters, gradient, true).err().unwrap().to_string()
     };
-    let error = told(&case.images, &parameters, &gradient[1..]);
+    let error = message(&case.images, &parameters, &gradient[1..]);
     assert!(error.contains("72") && error.contains("71"), "{error}");
-    let error = told(&case.images, &parameters, &[]);
+    let error = message(&case.images, &parameters, &[]);
     assert!(error.contains("72") && error.contains(" 0"), "{error}");
-    let error = told(&case.images[1..], &parameters, gradient);
+    let error = message(&case.images[1..], &parameters, gradient);
     assert!(error.contains("119"), "{error}");
-    // Whole images, but not as many as went forward.
-    told(&case.images[60..], &parameters, gradient);
-    told(&case.images[60..], &parameters, &gradient[36..]);
-    let error = told(&case.images, &parameters[..1], gradient);
+    // Complete images, but fewer than in the forward pass.
+    message(&case.images[60..], &parameters, gradient);
+    message(&case.images[60..], &parameters, &gradient[36..]);
+    let error = message(&case.images, &parameters[..1], gradient);
     assert!(error.contains("2 units") && error.contains("for 1"), "{error}");
     let mut short = parameters.clone();
     short[1].slope = &[];
-    let error = told(&case.images, &short, gradient);
+    let error = message(&case.images, &short, gradient);
     assert!(error.contains("slopes of unit 1") && error.contains("6 numbers"), "{error}");
 }
 
 #[test]
-fn backward_tells_that_another_stack_went_forward() {
-    let case = Case::new(2, [3, 5, 4], &[Unit::new(5), pooled(Unit::new(6))]);
+fn backward_rejects_a_different_stack() {
+    let case = ConvCase::new(2, [3, 5, 4], &[Unit::new(5), pooled(Unit::new(6))]);
     let gradient = &case.output_gradient[..];
     let pass = forward(engines()[0], &case.stack, &case.images, &case.parameters()).unwrap();
-    let other = Case::new(2, [3, 5, 4], &[Unit::new(5)]);
+    let other = ConvCase::new(2, [3, 5, 4], &[Unit::new(5)]);
     let result = backward(&pass, &other.stack, &case.images, &other.parameters(), gradient, true);
     assert!(result.is_err());
-    // Of the same output.
+    // Different stacks with the same output shape.
     let same_output = [
         vec![pooled(Unit::new(6))],
         vec![Unit::new(40), pooled(Unit::new(6))],
@@ -333,7 +344,7 @@ fn backward_tells_that_another_stack_went_forward() {
         vec![Unit::new(5), unit(6, [3, 3], 1), strided(unit(6, [1, 1], 0))],
     ];
     for units in same_output {
-        let other = Case::new(2, [3, 5, 4], &units);
+        let other = ConvCase::new(2, [3, 5, 4], &units);
         assert_eq!(other.stack.output(), case.stack.output());
         let parameters = other.parameters();
         let result = backward(&pass, &other.stack, &case.images, &parameters, gradient, true);

@@ -1,17 +1,18 @@
-//! A stack of convolution units from its definitions, in f64, one number at a time.
+//! A stack of convolution units computed from the definitions, in f64.
 //!
-//! Optionally it rounds to bf16 what the kernels round. What rounding alone may decide, the side of
-//! PReLU's kink and the winner of a pooling window, is marked as close, and the backward pass can be
-//! taken with these decisions turned: the difference is what they are worth.
+//! Optionally it rounds to bf16 where the kernels do. Decisions that depend on rounding (the sign of
+//! PReLU's input, and the maximum of a pooling window) are marked as ambiguous. The backward pass can be
+//! computed with these decisions flipped, which gives their effect on the gradients.
 
 pub mod case;
 
 use lsoftmax_kernels::Precision;
 use lsoftmax_kernels::conv::{EPSILON, Moments, Stack, Unit};
+use lsoftmax_testing::{Convolution, largest};
 
-/// A unit's numbers. Those that it does not have are empty.
+/// A unit's parameters; empty for those that it does not have.
 #[derive(Clone, Debug, Default)]
-pub struct Values {
+pub struct NaiveParameters {
     pub weight: Vec<f64>,
     pub bias: Vec<f64>,
     pub gamma: Vec<f64>,
@@ -19,32 +20,32 @@ pub struct Values {
     pub slope: Vec<f64>,
 }
 
-/// What a unit computed on its way forward.
-struct Pass {
+/// The forward pass of a unit.
+struct NaiveUnitForward {
     input: Vec<f64>,
-    /// After the convolution, as it is kept.
+    /// After the convolution, as it is stored.
     z: Vec<f64>,
     mean: Vec<f64>,
     variance: Vec<f64>,
     /// After batch norm.
     u: Vec<f64>,
-    /// For each output, the index it comes from and the index it nearly came from.
+    /// For each output, the index of the maximum, and that of the runner-up if the choice is ambiguous.
     chosen: Vec<[usize; 2]>,
-    /// Whether the sign of `u` is close.
-    close: Vec<bool>,
+    /// Whether the sign of `u` is ambiguous.
+    ambiguous: Vec<bool>,
     output: Vec<f64>,
 }
 
-/// A stack, its numbers and its images after the forward pass.
-pub struct Naive<'a> {
+/// A stack after the forward pass.
+pub struct NaiveStack<'a> {
     stack: &'a Stack,
-    units: Vec<Values>,
+    units: Vec<NaiveParameters>,
     precision: Precision,
     batch: usize,
-    passes: Vec<Pass>,
+    passes: Vec<NaiveUnitForward>,
 }
 
-/// A tensor to compare with, and the size that its numbers have where they don't happen to cancel.
+/// An expected tensor, and the typical magnitude of its numbers where their terms do not cancel.
 #[derive(Clone, Debug)]
 pub struct Expected {
     pub values: Vec<f64>,
@@ -53,7 +54,7 @@ pub struct Expected {
 
 /// The gradients of a unit.
 #[derive(Clone, Debug)]
-pub struct UnitGradients {
+pub struct NaiveUnitGradients {
     pub weight: Expected,
     pub bias: Expected,
     pub gamma: Expected,
@@ -62,12 +63,12 @@ pub struct UnitGradients {
 }
 
 /// The gradients of a stack.
-pub struct Gradients {
+pub struct NaiveGradients {
     pub images: Expected,
-    pub units: Vec<UnitGradients>,
+    pub units: Vec<NaiveUnitGradients>,
 }
 
-/// Rounds to the nearest bf16, ties to even, where the precision asks for it.
+/// Rounds to the nearest bf16, ties to even, if the precision is bf16.
 pub fn round(precision: Precision, value: f64) -> f64 {
     if precision == Precision::F32 || !value.is_finite() {
         return value;
@@ -81,41 +82,9 @@ fn rounded(precision: Precision, values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| round(precision, *value)).collect()
 }
 
-/// Every product of a convolution: calls `visit(output, weight, input)` with the three indices.
-fn products(
-    batch: usize,
-    unit: &Unit,
-    [channels, height, width]: [usize; 3],
-    [filters, rows, columns]: [usize; 3],
-    mut visit: impl FnMut(usize, usize, usize),
-) {
-    let [kernel_height, kernel_width] = unit.kernel;
-    for n in 0..batch {
-        for f in 0..filters {
-            for c in 0..channels {
-                for ky in 0..kernel_height {
-                    for kx in 0..kernel_width {
-                        let weight = ((f * channels + c) * kernel_height + ky) * kernel_width + kx;
-                        for row in 0..rows {
-                            let y = (row * unit.stride + ky).wrapping_sub(unit.padding);
-                            if y >= height {
-                                continue;
-                            }
-                            for column in 0..columns {
-                                let x = (column * unit.stride + kx).wrapping_sub(unit.padding);
-                                if x < width {
-                                    let output =
-                                        ((n * filters + f) * rows + row) * columns + column;
-                                    let input = ((n * channels + c) * height + y) * width + x;
-                                    visit(output, weight, input);
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
+fn convolution(unit: &Unit, input: [usize; 3]) -> Convolution {
+    let Unit { filters, kernel, padding, stride, .. } = *unit;
+    Convolution { input, filters, kernel, padding, stride }
 }
 
 /// The filter of each number of N x F x H x W.
@@ -131,27 +100,26 @@ fn sum_by_filter(values: impl Iterator<Item = f64>, shape: [usize; 3], len: usiz
     sums
 }
 
-fn largest(values: &[f64]) -> f64 {
-    values.iter().fold(0.0, |most, value| value.abs().max(most))
-}
-
 fn rms(values: &[f64]) -> f64 {
     (values.iter().map(|value| value * value).sum::<f64>() / values.len() as f64).sqrt()
 }
 
-impl<'a> Naive<'a> {
-    /// Forward: with the batch's own statistics, or with those given.
+impl<'a> NaiveStack<'a> {
+    /// The forward pass, with the statistics of the batch or the given ones.
     pub fn forward(
         stack: &'a Stack,
-        units: &[Values],
+        units: &[NaiveParameters],
         images: &[f64],
         precision: Precision,
         moments: Option<&[Moments]>,
     ) -> Self {
         let batch = images.len() / stack.input().iter().product::<usize>();
-        let units: Vec<Values> = units
+        let units: Vec<NaiveParameters> = units
             .iter()
-            .map(|unit| Values { weight: rounded(precision, &unit.weight), ..unit.clone() })
+            .map(|unit| NaiveParameters {
+                weight: rounded(precision, &unit.weight),
+                ..unit.clone()
+            })
             .collect();
         let mut naive = Self { stack, units, precision, batch, passes: Vec::new() };
         for index in 0..naive.units.len() {
@@ -162,14 +130,19 @@ impl<'a> Naive<'a> {
         naive
     }
 
-    fn unit_forward(&self, index: usize, input: &[f64], given: Option<&Moments>) -> Pass {
+    fn unit_forward(
+        &self,
+        index: usize,
+        input: &[f64],
+        given: Option<&Moments>,
+    ) -> NaiveUnitForward {
         let (unit, values) = (&self.stack.units()[index], &self.units[index]);
         let shape = self.stack.convolved(index);
         let len = self.batch * shape.iter().product::<usize>();
         let input = rounded(self.precision, input);
 
         let mut z = vec![0.0; len];
-        products(self.batch, unit, self.stack.unit_input(index), shape, |o, k, i| {
+        convolution(unit, self.stack.unit_input(index)).products(self.batch, |o, k, i| {
             z[o] += values.weight[k] * input[i];
         });
         if unit.bias {
@@ -207,7 +180,7 @@ impl<'a> Naive<'a> {
             Precision::F32 => 4e-6,
             Precision::Bf16 => 1.0 / 4096.0,
         };
-        let close = {
+        let ambiguous = {
             let near = near * largest(&u);
             u.iter().map(|u| unit.prelu && u.abs() < near).collect()
         };
@@ -216,7 +189,7 @@ impl<'a> Naive<'a> {
             false => (0..len).map(|index| [index; 2]).collect(),
         };
         let output = chosen.iter().map(|[first, _]| a[*first]).collect();
-        Pass { input, z, mean, variance, u, chosen, close, output }
+        NaiveUnitForward { input, z, mean, variance, u, chosen, ambiguous, output }
     }
 
     pub fn output(&self) -> &[f64] {
@@ -228,38 +201,41 @@ impl<'a> Naive<'a> {
         self.passes.iter().map(|pass| (&pass.mean[..], &pass.variance[..]))
     }
 
-    /// For each output of the stack, whether its last PReLU or pooling was close.
-    pub fn close_outputs(&self) -> Vec<bool> {
+    /// For each output of the stack, whether its last PReLU or pooling was ambiguous.
+    pub fn ambiguous_outputs(&self) -> Vec<bool> {
         let pass = self.passes.last().expect("a unit");
-        pass.chosen.iter().map(|[first, second]| first != second || pass.close[*first]).collect()
+        pass.chosen
+            .iter()
+            .map(|[first, second]| first != second || pass.ambiguous[*first])
+            .collect()
     }
 
-    /// Backward, with the close decisions as they fell or `turned`.
-    pub fn backward(&self, output_gradient: &[f64], turned: bool) -> Gradients {
+    /// The backward pass, optionally with the ambiguous decisions `flipped`.
+    pub fn backward(&self, output_gradient: &[f64], flipped: bool) -> NaiveGradients {
         let mut gradient = Expected { values: output_gradient.to_vec(), usual: 0.0 };
         let mut units = Vec::new();
         for index in (0..self.passes.len()).rev() {
-            let (unit, input) = self.unit_backward(index, &gradient.values, turned);
+            let (unit, input) = self.unit_backward(index, &gradient.values, flipped);
             units.insert(0, unit);
             gradient = input;
             if index > 0 {
                 gradient.values = rounded(self.precision, &gradient.values);
             }
         }
-        Gradients { images: gradient, units }
+        NaiveGradients { images: gradient, units }
     }
 
     fn unit_backward(
         &self,
         index: usize,
         output_gradient: &[f64],
-        turned: bool,
-    ) -> (UnitGradients, Expected) {
+        flipped: bool,
+    ) -> (NaiveUnitGradients, Expected) {
         let (unit, values) = (&self.stack.units()[index], &self.units[index]);
         let (pass, shape) = (&self.passes[index], self.stack.convolved(index));
         let len = pass.z.len();
         let filters = || filters_of(len, shape);
-        // A sum and the size that it has where its terms are independent.
+        // A sum, and its typical magnitude if the terms are independent.
         let sum = |wanted: bool, terms: Vec<f64>| -> Expected {
             let squares = terms.iter().map(|term| term * term);
             let usual = largest(&sum_by_filter(squares, shape, len)).sqrt();
@@ -269,9 +245,9 @@ impl<'a> Naive<'a> {
 
         let mut da = vec![0.0; len];
         for (gradient, chosen) in output_gradient.iter().zip(&pass.chosen) {
-            da[chosen[usize::from(turned)]] += gradient;
+            da[chosen[usize::from(flipped)]] += gradient;
         }
-        let below = |index: usize| (pass.u[index] <= 0.0) != (turned && pass.close[index]);
+        let below = |index: usize| (pass.u[index] <= 0.0) != (flipped && pass.ambiguous[index]);
         let slope = sum(
             unit.prelu,
             (0..len).map(|i| if below(i) { da[i] * pass.u[i] } else { 0.0 }).collect(),
@@ -305,23 +281,23 @@ impl<'a> Naive<'a> {
 
         let mut weight = vec![0.0; values.weight.len()];
         let mut input = vec![0.0; pass.input.len()];
-        products(self.batch, unit, self.stack.unit_input(index), shape, |o, k, i| {
+        convolution(unit, self.stack.unit_input(index)).products(self.batch, |o, k, i| {
             weight[k] += dz[o] * pass.input[i];
             input[i] += dz[o] * values.weight[k];
         });
         let weight = Expected { values: weight, usual: bias.usual * rms(&pass.input) };
         if unit.norm {
-            // Batch norm takes the bias away: all that is left are the errors of many terms.
+            // Batch norm cancels the bias: only the rounding errors of many terms remain.
             bias.usual = largest(&sum_by_filter(dz.iter().map(|dz| dz.abs()), shape, len));
         }
         let usual =
             rms(&dz) * rms(&values.weight) * ((unit.kernel[0] * unit.kernel[1]) as f64).sqrt();
-        (UnitGradients { weight, bias, gamma, beta, slope }, Expected { values: input, usual })
+        (NaiveUnitGradients { weight, bias, gamma, beta, slope }, Expected { values: input, usual })
     }
 }
 
-/// The index of the first maximum of every 2x2 window, and of the second choice where that is within
-/// `near` (otherwise the first again). The last window of an odd size is cut short.
+/// The index of the first maximum of every 2x2 window, and of the second largest number if that is
+/// within `near` (otherwise the first again). The last window of an odd size is smaller.
 fn pool(a: &[f64], [_, height, width]: [usize; 3], near: f64) -> Vec<[usize; 2]> {
     let mut chosen = Vec::new();
     for plane in (0..a.len()).step_by(height * width) {
@@ -331,7 +307,7 @@ fn pool(a: &[f64], [_, height, width]: [usize; 3], near: f64) -> Vec<[usize; 2]>
                     .flat_map(|y| (left..width.min(left + 2)).map(move |x| (y, x)))
                     .map(|(y, x)| plane + y * width + x)
                     .collect();
-                // A stable sort: of equal ones the first stays first. A NaN comes before all.
+                // The sort is stable, so the first of equal numbers stays first. NaN counts as largest.
                 let key =
                     |index: &usize| if a[*index].is_nan() { f64::INFINITY } else { a[*index] };
                 window.sort_by(|l, r| key(r).partial_cmp(&key(l)).expect("no NaN"));

@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
-use lsoftmax::{Engine, HeadError, LSoftmax, LSoftmaxConfig, LambdaSchedule, Margin, Precision};
+use lsoftmax::{HeadError, LSoftmax, LSoftmaxConfig, LambdaSchedule, Margin, Precision};
+use lsoftmax_kernels::Engine;
 use serde::Serialize;
 
 use super::{BenchError, Heap, can_be_had, median, on_threads};

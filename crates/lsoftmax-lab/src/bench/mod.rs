@@ -6,7 +6,7 @@ mod train;
 use lsoftmax::{EngineError, HeadError, LambdaError};
 use lsoftmax_nn::NetworkError;
 
-use crate::model::ModelError;
+use crate::learner::StepError;
 
 pub use head::{HeadBench, HeadTiming, Length};
 pub use train::{TrainBench, TrainTiming};
@@ -51,16 +51,16 @@ pub enum BenchError {
     /// The network does not fit together, or refused the images.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// The network or its head refused the batch.
+    /// A step was not taken.
     #[error(transparent)]
-    Model(#[from] ModelError),
-    /// λ is none.
+    Step(#[from] StepError),
+    /// λ is negative or not finite.
     #[error(transparent)]
     Lambda(#[from] LambdaError),
     /// The head refused the batch.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// The kernel path asked for is not to be had.
+    /// The requested kernel path is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The threads could not be started.

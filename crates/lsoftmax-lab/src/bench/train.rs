@@ -4,14 +4,19 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
-use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
-use lsoftmax::{Engine, Margin, Precision};
+use burn::tensor::{Device, Distribution, Tensor, TensorData};
+use lsoftmax::{Execution, Margin, Precision};
+use lsoftmax_kernels::Engine;
 use lsoftmax_nn::NetworkConfig;
 use serde::Serialize;
 
 use super::{BenchError, Heap, can_be_had, median};
-use crate::data::{Augment, Images, Loader, Mean, Sampling, Shape};
-use crate::model::{Classifier, Sgd, step};
+use crate::batch::LabelledImages;
+use crate::learner::{Learner, StepSettings};
+use crate::model::Classifier;
+use crate::objective::Objective;
+use crate::optimiser::Sgd;
+use lsoftmax_data::{Augment, Images, Loader, Mean, Sampling, Shape};
 
 const SEED: u64 = 2016;
 const LEARNING_RATE: f64 = 0.01;
@@ -23,7 +28,7 @@ const LOADED: usize = 4096;
 /// How long the loader is timed.
 const LOADING: Duration = Duration::from_millis(200);
 
-/// What to measure: steps of forward pass, head, backward pass and SGD, and then inference.
+/// What to measure: training steps, the same that a run takes, and then inference.
 #[derive(Clone, Debug)]
 pub struct TrainBench {
     /// The name that the result bears.
@@ -38,7 +43,7 @@ pub struct TrainBench {
     pub margin: Margin,
     /// The precision of products.
     pub precision: Precision,
-    /// Whether Burn's own operations take the place of the kernels (but in the head).
+    /// Whether Burn's own operations take the place of the kernels.
     pub composed: bool,
     /// Timed steps.
     pub steps: usize,
@@ -117,27 +122,27 @@ impl TrainBench {
 
     fn measure(&self, heap: &impl Heap) -> Result<TrainTiming, BenchError> {
         let engine = Engine::new(self.precision)?;
-        let peak_gflops = lsoftmax::peak_gflops(engine);
+        let peak_gflops = lsoftmax_kernels::peak_gflops(engine);
         let device = Device::flex().autodiff();
         device.seed(SEED);
         heap.reset();
-        let mut model = self.classifier(&device)?;
-        let mut optimiser = Sgd::default().init();
-        let (images, labels) = self.batch(&device);
+        let mut learner =
+            Learner::new(self.classifier(&device)?, &Sgd::default(), Objective::LSoftmax);
+        let batch = self.batch(&device);
+        let settings = StepSettings { lambda: LAMBDA, rate: LEARNING_RATE };
         let mut step_seconds = Vec::with_capacity(self.steps);
         for index in 0..WARM_UP + self.steps {
-            let (images, labels) = (images.clone(), labels.clone());
+            let batch = batch.clone();
             let begun = Instant::now();
-            let done = step(model, &mut optimiser, images, labels, LAMBDA, LEARNING_RATE)?;
-            model = done.0;
-            black_box(done.1.loss.into_scalar::<f32>());
+            black_box(learner.step(std::iter::once(batch), settings)?);
             if index >= WARM_UP {
                 step_seconds.push(begun.elapsed().as_secs_f64());
             }
         }
         let peak_bytes = heap.peak();
+        let model = learner.model().clone().valid();
         let parameters = model.num_params();
-        let inference_seconds = self.infer(&model.valid(), &images.inner())?;
+        let inference_seconds = self.infer(&model, &batch.images.inner())?;
 
         let stack = self.network.stack()?;
         let products = (0..stack.units().len())
@@ -168,19 +173,19 @@ impl TrainBench {
 
     fn classifier(&self, device: &Device) -> Result<Classifier, BenchError> {
         let Self { network, classes, margin, precision, composed, .. } = self;
-        let mut model = Classifier::new(network, *classes, *margin, *precision, device)?;
-        model.network = model.network.with_composed(*composed);
-        Ok(model)
+        let execution = if *composed { Execution::Composed } else { Execution::new(*precision) };
+        Ok(Classifier::new(network, *classes, *margin, execution, device)?)
     }
 
     /// Random images, and labels spread over all classes.
-    fn batch(&self, device: &Device) -> (Tensor<4>, Tensor<1, Int>) {
+    fn batch(&self, device: &Device) -> LabelledImages {
         let [channels, height, width] = self.network.input;
         let shape = [self.batch, channels, height, width];
         let images = Tensor::random(shape, Distribution::Normal(0.0, 1.0), device);
         let label = |image: usize| (image % self.classes) as i64;
         let labels: Vec<_> = (0..self.batch).map(label).collect();
-        (images, Tensor::from_data(TensorData::new(labels, [self.batch]), device))
+        let labels = Tensor::from_data(TensorData::new(labels, [self.batch]), device);
+        LabelledImages { images, labels }
     }
 
     /// The median seconds of a batch's features.

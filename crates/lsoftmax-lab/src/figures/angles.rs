@@ -12,32 +12,34 @@ use super::{Embedding, FigureError};
 /// ```
 /// use lsoftmax_lab::figures::{ClassAngles, Embedding};
 /// let weights = [1.0, 0.0, 0.0, 1.0];                       // two classes at 90°
-/// let features = [3.0, 0.0, 0.0, 5.0];                      // a sample of each, right on its class
+/// let features = [3.0, 0.0, 0.0, 5.0];                      // one sample of each, in the direction of its class
 /// let angles = ClassAngles::of(&Embedding::new(&features, &[0, 1], &weights, 2)?)?;
 /// assert_eq!((angles.own, angles.margin), (0.0, 90.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ClassAngles {
-    /// The angle between a sample and the weights of its class: the mean over samples.
+    /// The angle between a sample and the weights of its class: mean over samples.
     pub own: f64,
-    /// The angle between a sample and the mean direction of its class: the mean over a class's
-    /// samples, then over classes. A mean direction is the sum of unit vectors.
+    /// The angle between a sample and the mean direction of its class: mean over a class's
+    /// samples, then over classes. The mean direction is that of the sum of unit vectors.
     pub spread: f64,
-    /// How much closer a sample is to the weights of its class than to the nearest of any other: the
-    /// mean over samples of (angle to the nearest other − angle to its own). Negative where others are closer.
+    /// How much closer a sample is to the weights of its class than to those of the nearest other
+    /// class: mean over samples of (angle to the nearest other − angle to its own). Negative for a
+    /// sample that is closer to another class.
     pub margin: f64,
-    /// The empty angle between a class and its neighbour: the mean over classes of the smallest
+    /// The empty angle between a class and its neighbour: mean over classes of the smallest
     /// (angle between both mean directions − q − q'), where 95 % of a class's samples are within q
     /// of its mean direction. Negative where classes overlap.
     pub gap: f64,
 }
 
 impl ClassAngles {
-    /// Measures them. Classes without samples have weights, but neither spread nor gap.
+    /// Measures the angles. Classes without samples count with their weights, but have neither spread
+    /// nor gap.
     ///
     /// # Errors
-    /// When all samples are of one class.
+    /// When all samples belong to one class.
     pub fn of(embedding: &Embedding<'_>) -> Result<Self, FigureError> {
         let clusters: Vec<Cluster> = embedding
             .by_class()
@@ -53,7 +55,11 @@ impl ClassAngles {
         let (own, margin): (Vec<f64>, Vec<f64>) = (0..embedding.samples())
             .into_par_iter()
             .map(|sample| {
-                to_weights(&unit(embedding.feature(sample)), embedding.label(sample), &weights)
+                own_angle_and_margin(
+                    &unit(embedding.feature(sample)),
+                    embedding.label(sample),
+                    &weights,
+                )
             })
             .unzip();
         let gaps: Vec<f64> =
@@ -68,11 +74,13 @@ impl ClassAngles {
     }
 }
 
-/// The samples of a class.
+/// The directions of a class's samples.
 struct Cluster {
+    /// The mean direction.
     direction: Vec<f64>,
+    /// The mean angle between a sample and the mean direction.
     spread: f64,
-    /// 95 % of the samples are within this angle of the direction.
+    /// 95 % of the samples are within this angle of the mean direction.
     q95: f64,
 }
 
@@ -96,8 +104,8 @@ impl Cluster {
     }
 }
 
-/// The angle to the label's weights, and how much further the nearest others are.
-fn to_weights(sample: &[f64], label: usize, weights: &[Vec<f64>]) -> (f64, f64) {
+/// The angle to the weights of the label, and how much larger that to the nearest other class is.
+fn own_angle_and_margin(sample: &[f64], label: usize, weights: &[Vec<f64>]) -> (f64, f64) {
     let own = angle(sample, &weights[label]);
     let others = weights.iter().enumerate().filter(|(class, _)| *class != label);
     let nearest =
@@ -114,17 +122,17 @@ fn gap(class: usize, clusters: &[Cluster]) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-/// The angle of two unit vectors in degrees, exact at 0° and 180° too, where an arc cosine is not.
+/// The angle between two unit vectors in degrees; accurate near 0° and 180° too, unlike an arc cosine.
 fn angle(a: &[f64], b: &[f64]) -> f64 {
-    let (mut apart, mut together) = (0.0, 0.0);
+    let (mut difference, mut sum) = (0.0, 0.0);
     for (a, b) in a.iter().zip(b) {
-        apart += (a - b) * (a - b);
-        together += (a + b) * (a + b);
+        difference += (a - b) * (a - b);
+        sum += (a + b) * (a + b);
     }
-    if apart + together < 3.0 {
+    if difference + sum < 3.0 {
         return 90.0; // |a − b|² + |a + b|² = 2|a|² + 2|b|², which is 4 unless one of them is zero
     }
-    2.0 * apart.sqrt().atan2(together.sqrt()).to_degrees()
+    2.0 * difference.sqrt().atan2(sum.sqrt()).to_degrees()
 }
 
 fn unit(values: &[f32]) -> Vec<f64> {

@@ -1,12 +1,12 @@
-//! Ranges, ticks and the way numbers are written.
+//! Axis ranges, ticks and number formatting.
 
 /// How values are laid out along an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// By their size.
+    /// In proportion to the value.
     #[default]
     Linear,
-    /// By their logarithm.
+    /// In proportion to its logarithm.
     Log,
 }
 
@@ -15,22 +15,24 @@ pub(super) struct Axis {
     scale: Scale,
     low: f64,
     high: f64,
-    /// Values and how they are written.
+    /// Values and their labels.
     pub ticks: Vec<(f64, String)>,
 }
 
-/// Beyond it, and below its inverse on a logarithmic axis, arithmetic on ranges would overflow.
-const DRAWABLE: f64 = 1e300;
+/// The largest absolute value of an axis, and the inverse of the smallest value of a logarithmic one.
+/// Beyond it, arithmetic on ranges would overflow.
+const LARGEST: f64 = 1e300;
 
 impl Scale {
-    /// Whether a value has a place on an axis.
-    pub(super) fn draws(self, value: f64) -> bool {
-        value.abs() <= DRAWABLE && (self == Scale::Linear || value >= 1.0 / DRAWABLE)
+    /// Whether a value can be shown on an axis of this scale.
+    pub(super) fn can_show(self, value: f64) -> bool {
+        value.abs() <= LARGEST && (self == Scale::Linear || value >= 1.0 / LARGEST)
     }
 }
 
 impl Axis {
-    /// An axis from `low` to `high`, which [`Scale::draws`], or a little more on each side so that it ends at a tick.
+    /// An axis from `low` to `high`, extended on each side to the next tick. Both are values that the
+    /// scale [can show](Scale::can_show).
     pub fn new(scale: Scale, low: f64, high: f64) -> Self {
         match scale {
             Scale::Linear => Self::linear(low, high),
@@ -38,33 +40,38 @@ impl Axis {
         }
     }
 
-    /// An axis of steps, which ends where they end.
+    /// An axis from the first to the last training step.
     pub fn steps(low: u64, high: u64) -> Self {
         let (low, high) = (low as f64, high as f64);
         let high = if high > low { high } else { low * (1.0 + 1e-9) + 1.0 };
-        let step = step((high - low) / 6.0).max(1.0);
+        let step = round_step((high - low) / 6.0).max(1.0);
         let (first, last) = ((low / step).ceil(), (high / step).floor());
-        // Long numbers would run into each other: from 1e9 on, three digits after the first must do.
+        // Long labels would overlap: from 1e9 on, they have at most three digits after the first.
         let digits = if high < 1e9 { step } else { step.max(high * 1e-3) };
-        Self { scale: Scale::Linear, low, high, ticks: multiples(step, first, last, digits) }
+        Self {
+            scale: Scale::Linear,
+            low,
+            high,
+            ticks: ticks_at_multiples(step, first, last, digits),
+        }
     }
 
     fn linear(low: f64, high: f64) -> Self {
         let size = low.abs().max(high.abs());
-        let (low, high) = if high - low > size * 1e-9 && size > 1.0 / DRAWABLE {
+        let (low, high) = if high - low > size * 1e-9 && size > 1.0 / LARGEST {
             (low, high)
         } else {
-            let room = if size > 1.0 / DRAWABLE { size * 0.1 } else { 1.0 };
+            let room = if size > 1.0 / LARGEST { size * 0.1 } else { 1.0 };
             (low - room, high + room)
         };
-        let step = step((high - low) / 5.0);
-        // A bound that is a tick but for rounding is that tick.
+        let step = round_step((high - low) / 5.0);
+        // A bound that differs from a tick only by rounding is that tick.
         let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
         Self {
             scale: Scale::Linear,
             low: first * step,
             high: last * step,
-            ticks: multiples(step, first, last, step),
+            ticks: ticks_at_multiples(step, first, last, step),
         }
     }
 
@@ -87,13 +94,16 @@ impl Axis {
         let shown = |tick: &&(f64, i32, i32)| {
             round.len() <= 10 || (tick.1 == 1 && tick.2.rem_euclid(every) == 0)
         };
-        let ticks =
-            round.iter().filter(shown).map(|tick| (tick.0, written(tick.0, tick.0))).collect();
+        let ticks = round
+            .iter()
+            .filter(shown)
+            .map(|tick| (tick.0, format_number(tick.0, tick.0)))
+            .collect();
         Self { scale: Scale::Log, low: round[0].0, high: round[round.len() - 1].0, ticks }
     }
 
-    /// Where a value is: 0 at the low end, 1 at the high end.
-    pub fn place(&self, value: f64) -> f64 {
+    /// The position of a value: 0 at the low end, 1 at the high end.
+    pub fn position(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
             Scale::Log => {
@@ -103,20 +113,21 @@ impl Axis {
     }
 }
 
-/// The smallest of 1, 2, 5, 10, … that is not below `least`.
-pub(super) fn step(least: f64) -> f64 {
+/// The smallest of …, 1, 2, 5, 10, … that is not below `least`.
+pub(super) fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= least * (1.0 - 1e-9));
     digit.unwrap_or(10.0) * power
 }
 
-fn multiples(step: f64, first: f64, last: f64, digits: f64) -> Vec<(f64, String)> {
+/// Ticks at the multiples of `step` from `first` to `last`, labelled to the precision of `digits`.
+fn ticks_at_multiples(step: f64, first: f64, last: f64, digits: f64) -> Vec<(f64, String)> {
     let values = (0..=(last - first) as usize).map(|index| (first + index as f64) * step);
-    values.map(|value| (value, written(value, digits))).collect()
+    values.map(|value| (value, format_number(value, digits))).collect()
 }
 
-/// A number with as many digits as tell multiples of `step` apart.
-pub(super) fn written(value: f64, step: f64) -> String {
+/// A number with as many digits as distinguish multiples of `step`.
+pub(super) fn format_number(value: f64, step: f64) -> String {
     let precision = (step.log10() + 1e-9).floor() as i32;
     let size = value.abs();
     let text = if size < step * 1e-6 {
@@ -127,12 +138,13 @@ pub(super) fn written(value: f64, step: f64) -> String {
     } else {
         let text = format!("{size:.*}", (-precision).max(0) as usize);
         let (whole, decimals) = text.split_at(text.find('.').unwrap_or(text.len()));
-        format!("{}{decimals}", in_thousands(whole))
+        format!("{}{decimals}", group_thousands(whole))
     };
     if value < 0.0 && text != "0" { format!("−{text}") } else { text }
 }
 
-fn in_thousands(digits: &str) -> String {
+/// Digits with a comma between groups of three.
+fn group_thousands(digits: &str) -> String {
     let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
     String::from_utf8_lossy(&groups.join(&b',')).into_owned()
 }

@@ -1,8 +1,8 @@
-//! Samples as a head sees them.
+//! Features, labels and class weights.
 
 use super::FigureError;
 
-/// Features, labels and class weights that belong together: checked once, drawn and measured then.
+/// Features, labels and class weights that belong together, validated.
 ///
 /// ```
 /// use lsoftmax_lab::figures::Embedding;
@@ -20,10 +20,11 @@ pub struct Embedding<'a> {
 }
 
 impl<'a> Embedding<'a> {
-    /// Takes features `[samples, columns]`, one label a sample, and weights `[classes, columns]`, row by row.
+    /// Takes features `[samples, columns]`, one label per sample, and weights `[classes, columns]`, row by row.
     ///
     /// # Errors
-    /// When there are no samples or classes, sizes do not fit, a label has no class, or a number is not finite.
+    /// When there are no samples or classes, lengths do not match, a label has no class, or a number is
+    /// not finite.
     pub fn new(
         features: &'a [f32],
         labels: &'a [u32],
@@ -89,7 +90,7 @@ impl<'a> Embedding<'a> {
         self.labels[sample] as usize
     }
 
-    /// The samples of every class, in order.
+    /// The samples of each class, in order.
     pub(super) fn by_class(&self) -> Vec<Vec<usize>> {
         let mut samples = vec![Vec::new(); self.classes()];
         for sample in 0..self.samples() {

@@ -1,14 +1,14 @@
-//! Why there is no picture, in sentences.
+//! Errors of pictures, tables and pages.
 
-use crate::arrays::WriteError;
+use std::path::PathBuf;
 
-/// Why numbers cannot be drawn or summed up.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+/// Why a figure cannot be drawn, measured or written.
+#[derive(Debug, thiserror::Error)]
 pub enum FigureError {
     /// Nothing to draw.
     #[error("there are no {0}; give at least one")]
     Empty(&'static str),
-    /// An array whose length does not fit its width.
+    /// An array whose length does not match its shape.
     #[error(
         "the {what} are {found} numbers, but {rows} rows of {columns} are needed; check the width and the labels"
     )]
@@ -17,7 +17,7 @@ pub enum FigureError {
         what: &'static str,
         /// Its length.
         found: usize,
-        /// The rows it should have.
+        /// The expected number of rows.
         rows: usize,
         /// The width of a row.
         columns: usize,
@@ -31,13 +31,11 @@ pub enum FigureError {
         sample: usize,
         /// Its label.
         label: u32,
-        /// The rows of the weights.
+        /// The number of rows of the weights.
         classes: usize,
     },
     /// A NaN or an infinity.
-    #[error(
-        "the {what} have {value} in row {row}, column {column}; only finite numbers have a place and an angle"
-    )]
+    #[error("the {what} have {value} in row {row}, column {column}; all must be finite")]
     NotFinite {
         /// Which array.
         what: &'static str,
@@ -48,7 +46,7 @@ pub enum FigureError {
         /// The value.
         value: f32,
     },
-    /// A panel that is not flat.
+    /// A panel that is not two-dimensional.
     #[error("the features of panel \"{panel}\" have {columns} dimensions; only two can be drawn")]
     Dimensions {
         /// The panel's title.
@@ -56,27 +54,27 @@ pub enum FigureError {
         /// The features' width.
         columns: usize,
     },
-    /// A panel with other classes than the legend.
+    /// A panel whose number of classes differs from the legend's.
     #[error(
         "panel \"{panel}\" has {found} classes, but {names} names are given; all panels share one legend"
     )]
     Classes {
         /// The panel's title.
         panel: String,
-        /// Its classes.
+        /// Its number of classes.
         found: usize,
-        /// The names.
+        /// The number of names.
         names: usize,
     },
-    /// Nothing to be at an angle to.
-    #[error("all samples are of one class; angles between classes need samples of at least two")]
+    /// Samples of one class only.
+    #[error("all samples belong to one class; angles between classes need samples of at least two")]
     OneClass,
-    /// A series without a number.
+    /// A series without finite values.
     #[error("series \"{0}\" has no finite value; there is nothing to draw")]
     NoValues(String),
-    /// A number without a logarithm.
+    /// A value that is not positive on a logarithmic axis.
     #[error(
-        "series \"{series}\" is {value} at step {step}, which has no place on a logarithmic axis; take a linear one"
+        "series \"{series}\" is {value} at step {step}, which a logarithmic axis cannot show; use a linear one"
     )]
     Logarithm {
         /// The series' name.
@@ -86,26 +84,35 @@ pub enum FigureError {
         /// The value.
         value: f64,
     },
-}
-
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// A row with other cells than the head has.
+    /// A table row whose number of cells differs from the head's.
     #[error(
-        "row {row} of table \"{table}\" has {found} cells, but its head has {expected}; give one a column"
+        "row {row} of table \"{table}\" has {found} cells, but its head has {expected}; give one cell per column"
     )]
-    Row {
+    TableRow {
         /// The table's caption.
         table: String,
         /// The row, counted from 1.
         row: usize,
-        /// Its cells.
+        /// Its number of cells.
         found: usize,
-        /// The head's cells.
+        /// The number of cells of the head.
         expected: usize,
     },
-    /// The page could not be written.
-    #[error(transparent)]
-    Write(#[from] WriteError),
+    /// A file that could not be written.
+    #[error(
+        "{}: cannot be written ({source}); check the directory, its permissions and the space left", path.display()
+    )]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl FigureError {
+    /// Whether different input would help; otherwise the machine failed.
+    pub fn is_bad_input(&self) -> bool {
+        !matches!(self, Self::Write { .. })
+    }
 }

@@ -1,27 +1,27 @@
-//! Which colour is which.
+//! Colours, line styles and the legend that names them.
 
-use super::svg::{Anchor, Font, GREY, INK, Svg, shortened, width};
+use super::svg::{Anchor, Font, GREY, INK, Svg, text_width, truncated};
 
-/// Ten colours that stay apart with every kind of colour blindness, chosen by simulating it.
+/// Ten colours that remain distinguishable with any form of colour blindness, found by simulating it.
 const COLOURS: [&str; 10] = [
     "#0076e3", "#ce9703", "#990800", "#782ea6", "#2a4f57", "#f75f8c", "#14dced", "#767a20",
     "#9a98d2", "#acda3e",
 ];
 
-/// More names than this are counted, not shown.
-const SHOWN: usize = 40;
-const SIZE: f64 = 13.0;
-const FONT: Font = Font { size: SIZE, fill: INK, bold: false, rim: false };
-const ROW: f64 = 22.0;
+/// Further names are counted, not shown.
+const MAX_NAMES: usize = 40;
+const FONT_SIZE: f64 = 13.0;
+const FONT: Font = Font { size: FONT_SIZE, fill: INK, bold: false, outline: false };
+const ROW_HEIGHT: f64 = 22.0;
 const GAP: f64 = 18.0;
 
-/// The colour of the index-th class or series; after ten they come again.
+/// The colour of a class or series; after ten they repeat.
 pub(super) fn colour(index: usize) -> &'static str {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Black or white, whichever is read better on a `#rrggbb`.
-pub(super) fn ink_on(colour: &str) -> &'static str {
+/// Dark or white text, whichever is more readable on a `#rrggbb`.
+pub(super) fn text_colour_on(colour: &str) -> &'static str {
     let part = |at: usize| {
         colour.get(at..at + 2).and_then(|hex| u8::from_str_radix(hex, 16).ok()).unwrap_or(0)
     };
@@ -30,39 +30,41 @@ pub(super) fn ink_on(colour: &str) -> &'static str {
     if light > 140.0 { INK } else { "#fff" }
 }
 
-/// Whole lines first; then, as the colours come again, dashed ones.
-pub(super) fn dashes(index: usize) -> &'static str {
+/// The `stroke-dasharray` of a series: solid first, dashed when the colours repeat.
+pub(super) fn dash_pattern(index: usize) -> &'static str {
     ["", "6 3", "2 3"][index / COLOURS.len() % 3]
 }
 
-/// What stands before a name.
+/// The symbol before a name.
 #[derive(Clone, Copy)]
 pub(super) enum Mark {
     Dot,
     Line,
 }
 
-/// Marks and names: in one row if they fit, else in columns.
+/// Marks and names: in one row if they fit, otherwise in columns.
 pub(super) struct Legend {
     mark: Mark,
-    /// What is written, and where its mark begins: from the left, and in which row.
+    /// The text, the left edge of its mark, and its row.
     entries: Vec<(String, f64, usize)>,
     width: f64,
 }
 
 impl Legend {
-    /// Divides the names into rows of at most `room`.
+    /// Lays the names out in rows of at most `room`.
     pub fn new<'a>(mark: Mark, names: impl ExactSizeIterator<Item = &'a str>, room: f64) -> Self {
-        let more = names.len().saturating_sub(SHOWN);
+        let more = names.len().saturating_sub(MAX_NAMES);
         let mut texts: Vec<String> = names
-            .take(SHOWN)
-            .map(|name| shortened(name, SIZE, room - Self::indent(mark)))
+            .take(MAX_NAMES)
+            .map(|name| truncated(name, FONT_SIZE, room - Self::indent(mark)))
             .collect();
         if more > 0 {
             texts.push(format!("and {more} more"));
         }
-        let widths: Vec<f64> =
-            texts.iter().map(|text| Self::indent(mark) + width(text, SIZE) + GAP).collect();
+        let widths: Vec<f64> = texts
+            .iter()
+            .map(|text| Self::indent(mark) + text_width(text, FONT_SIZE) + GAP)
+            .collect();
         let (one_row, widest) =
             (widths.iter().sum::<f64>() - GAP, widths.iter().copied().fold(0.0, f64::max));
         if one_row <= room {
@@ -84,28 +86,31 @@ impl Legend {
         Self { mark, entries, width: columns as f64 * widest - GAP }
     }
 
+    /// The height of all rows.
     pub fn height(&self) -> f64 {
-        ROW * self.entries.last().map_or(0.0, |entry| (entry.2 + 1) as f64)
+        ROW_HEIGHT * self.entries.last().map_or(0.0, |entry| (entry.2 + 1) as f64)
     }
 
-    /// Draws it below `top`, around `middle`.
+    /// Draws it below `top`, centred at `middle`.
     pub fn draw(&self, svg: &mut Svg, middle: f64, top: f64) {
         let indent = Self::indent(self.mark);
         for (index, (text, left, row)) in self.entries.iter().enumerate() {
-            let (x, y) = (middle - self.width / 2.0 + left, top + ROW * (*row as f64 + 0.5));
+            let (x, y) = (middle - self.width / 2.0 + left, top + ROW_HEIGHT * (*row as f64 + 0.5));
             match self.mark {
-                _ if index == SHOWN => {}
+                _ if index == MAX_NAMES => {}
                 Mark::Dot => svg.circle((x + 5.0, y), 5.0, colour(index)),
-                Mark::Line => {
-                    svg.polyline(&[(x, y), (x + indent - 8.0, y)], colour(index), dashes(index))
-                }
+                Mark::Line => svg.polyline(
+                    &[(x, y), (x + indent - 8.0, y)],
+                    colour(index),
+                    dash_pattern(index),
+                ),
             }
-            let font = Font { fill: if index == SHOWN { GREY } else { INK }, ..FONT };
+            let font = Font { fill: if index == MAX_NAMES { GREY } else { INK }, ..FONT };
             svg.text((x + indent, y + 4.5), Anchor::Start, font, f64::INFINITY, text);
         }
     }
 
-    /// From the mark's left edge to the name.
+    /// The distance from the mark's left edge to the name.
     fn indent(mark: Mark) -> f64 {
         match mark {
             Mark::Dot => 16.0,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lsoftmax::{EngineError, HeadError};
 
-use crate::arrays::{ArrayError, WriteError};
+use lsoftmax_data::arrays::{ArrayError, WriteError};
 
 /// Why the loss of files could not be computed.
 #[derive(Debug, thiserror::Error)]

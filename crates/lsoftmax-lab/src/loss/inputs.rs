@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::LossError;
-use crate::arrays::{ArrayFile, Role};
+use lsoftmax_data::arrays::{ArrayFile, Role};
 
 /// Where the arrays of a batch are.
 #[derive(Clone, Debug)]

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Param;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use lsoftmax::{Engine, LSoftmax, Margin, Precision, Report};
+use lsoftmax::{Execution, LSoftmax, Margin, Precision, Report};
+use lsoftmax_kernels::Engine;
 use serde::Serialize;
 
-use crate::arrays::StagedArrays;
+use lsoftmax_data::arrays::StagedArrays;
 
 /// How the loss is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -123,7 +124,8 @@ fn compute(
     device: &Device,
 ) -> Result<(LossResult, Option<Gradients>), LossError> {
     let LossSettings { margin, lambda, precision, every_sample } = *settings;
-    let kernel = Engine::new(precision)?.path().name();
+    let engine = Engine::new(precision)?;
+    let kernel = engine.path().name();
     let (samples, classes, depth) = (inputs.samples(), inputs.classes(), inputs.depth());
     let wanted = device.is_autodiff();
 
@@ -131,7 +133,7 @@ fn compute(
         weight: Param::from_data(TensorData::new(inputs.weights, [classes, depth]), device),
         bias: inputs.bias.map(|bias| Param::from_data(TensorData::new(bias, [classes]), device)),
         margin,
-        precision,
+        execution: Execution::Fused(engine),
     };
     let x = Tensor::<2>::from_data(TensorData::new(inputs.features, [samples, depth]), device);
     let x = if wanted { x.require_grad() } else { x };

@@ -1,21 +1,22 @@
 //! The recipes of the paper, compiled into the program.
 
+use super::keys::nearest;
 use super::{Recipe, RecipeError};
 
 /// A recipe's name, its text and that of its quick variant.
-type Row = (&'static str, &'static str, &'static str);
+type BuiltIn = (&'static str, &'static str, &'static str);
 
 macro_rules! row {
     ($name:literal) => {
         (
             $name,
-            include_str!(concat!("../../../../recipes/", $name, ".toml")),
-            include_str!(concat!("../../../../recipes/quick/", $name, ".toml")),
+            include_str!(concat!("../../recipes/", $name, ".toml")),
+            include_str!(concat!("../../recipes/quick/", $name, ".toml")),
         )
     };
 }
 
-const ROWS: [Row; 15] = [
+const BUILT_IN: [BuiltIn; 15] = [
     row!("mnist"),
     row!("mnist-hinge"),
     row!("mnist-2d"),
@@ -35,11 +36,11 @@ const ROWS: [Row; 15] = [
 
 impl Recipe {
     /// The names of the recipes in the program, for [`Recipe::built_in`] and [`Recipe::quick`].
-    pub const NAMES: [&str; ROWS.len()] = {
-        let mut names = [""; ROWS.len()];
+    pub const NAMES: [&str; BUILT_IN.len()] = {
+        let mut names = [""; BUILT_IN.len()];
         let mut row = 0;
-        while row < ROWS.len() {
-            names[row] = ROWS[row].0;
+        while row < BUILT_IN.len() {
+            names[row] = BUILT_IN[row].0;
             row += 1;
         }
         names
@@ -64,13 +65,11 @@ impl Recipe {
     }
 }
 
-fn row(name: &str) -> Result<&'static Row, RecipeError> {
-    if let Some(row) = ROWS.iter().find(|row| row.0 == name) {
+fn row(name: &str) -> Result<&'static BuiltIn, RecipeError> {
+    if let Some(row) = BUILT_IN.iter().find(|row| row.0 == name) {
         return Ok(row);
     }
-    let distance = |known: &&str| strsim::damerau_levenshtein(&name.to_lowercase(), known);
-    let nearest = Recipe::NAMES.into_iter().min_by_key(distance);
-    let nearest = nearest.filter(|known| 2 * distance(known) <= known.len());
+    let nearest = nearest(name, Recipe::NAMES.into_iter());
     let known = Recipe::NAMES.join(", ");
     Err(RecipeError::Unknown { name: name.to_owned(), nearest, known })
 }

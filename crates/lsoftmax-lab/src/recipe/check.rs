@@ -1,11 +1,15 @@
 //! What a recipe must hold to before it is run.
 
 use lsoftmax::Margin;
+use lsoftmax_nn::NetworkError;
 
-use super::{LearningRate, Place, Recipe, RecipeError};
+use super::{LearningRate, Objective, Position, Recipe, RecipeError};
 
 /// The largest batch; a larger one is surely a mistake.
 const MOST_IMAGES: usize = 1 << 16;
+
+/// The most batches per step; more are surely a mistake.
+const MOST_BATCHES: u64 = 1 << 16;
 
 /// A setting that no run can have.
 pub(super) struct Fault {
@@ -20,8 +24,13 @@ impl Fault {
         Self { key: key.into(), problem: problem.into() }
     }
 
+    /// A network that does not exist, or whose layers do not fit together.
+    pub fn network(error: &NetworkError) -> Self {
+        Self::new("network", format!("is not a network: {error}"))
+    }
+
     /// The error about the recipe called `recipe`.
-    pub fn of(self, recipe: &str, place: Option<Place>) -> RecipeError {
+    pub fn of(self, recipe: &str, place: Option<Position>) -> RecipeError {
         let Self { key, problem } = self;
         RecipeError::Setting { recipe: recipe.to_owned(), key, place, problem }
     }
@@ -52,6 +61,18 @@ impl Recipe {
         if !(1..=MOST_IMAGES).contains(&self.batch) {
             let problem = format!("must be from 1 to {MOST_IMAGES}, but is {}", self.batch);
             return Err(Fault::new("batch", problem));
+        }
+        if !(1..=MOST_BATCHES).contains(&self.accumulate) {
+            let problem = format!("must be from 1 to {MOST_BATCHES}, but is {}", self.accumulate);
+            return Err(Fault::new("accumulate", problem));
+        }
+        if let Some(norm) = self.clip_norm {
+            number("clip_norm", norm, "above 0 and finite", norm > 0.0)?;
+        }
+        if let Objective::Contrastive { weight, margin } = self.loss {
+            let key = |name: &str| format!("loss.contrastive.{name}");
+            number(&key("weight"), weight, "at least 0 and finite", weight >= 0.0)?;
+            number(&key("margin"), margin, "above 0 and below 2", margin > 0.0 && margin < 2.0)?;
         }
         above_0("steps", self.steps)?;
         above_0("evaluate_every", self.evaluate_every)?;
@@ -118,7 +139,7 @@ impl Recipe {
     }
 
     fn network_faults(&self) -> Result<(), Fault> {
-        let fault = |error| Fault::new("network", format!("is not a network: {error}"));
+        let fault = |error| Fault::network(&error);
         let config = self.network.config().map_err(fault)?;
         config.stack().map_err(fault)?;
         let [_, height, width] = config.input;

@@ -1,5 +1,7 @@
 //! What can be wrong with a recipe, in sentences.
 
+use std::path::PathBuf;
+
 /// Why a recipe could not be found, read or run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecipeError {
@@ -16,13 +18,21 @@ pub enum RecipeError {
         /// All names.
         known: String,
     },
+    /// The file cannot be read.
+    #[error("{}: the recipe cannot be read ({reason}); check the path", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: String,
+    },
     /// The text is not TOML.
     #[error("the recipe {recipe} is not TOML at {place}: {message}")]
     Syntax {
         /// Which recipe.
         recipe: String,
         /// Where in it.
-        place: Place,
+        place: Position,
         /// What is wrong there.
         message: String,
     },
@@ -34,7 +44,7 @@ pub enum RecipeError {
         /// The key, after those of the tables that it is in.
         key: String,
         /// Where it is.
-        place: Place,
+        place: Position,
         /// Which key may be meant.
         advice: String,
     },
@@ -46,7 +56,7 @@ pub enum RecipeError {
         /// The key, after those of the tables that it is in; empty if it is the recipe as a whole.
         key: String,
         /// Where the value is.
-        place: Option<Place>,
+        place: Option<Position>,
         /// What is wrong there.
         message: String,
     },
@@ -58,7 +68,7 @@ pub enum RecipeError {
         /// The key, after those of the tables that it is in.
         key: String,
         /// Where the value is, if the recipe was read from a text.
-        place: Option<Place>,
+        place: Option<Position>,
         /// What it must be, and what it is.
         problem: String,
     },
@@ -66,14 +76,14 @@ pub enum RecipeError {
 
 /// A place in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The line, from 1.
     pub line: usize,
     /// The character of the line, from 1.
     pub column: usize,
 }
 
-impl Place {
+impl Position {
     /// The place of a byte of `text`.
     pub(super) fn of(text: &str, byte: usize) -> Self {
         let before = text.get(..byte).unwrap_or(text);
@@ -82,18 +92,18 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Position {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
 }
 
-fn at(key: &str, place: &Option<Place>) -> String {
+fn at(key: &str, place: &Option<Position>) -> String {
     let key = if key.is_empty() { String::new() } else { format!(" in `{key}`") };
     let place = place.map_or(String::new(), |place| format!(" at {place}"));
     key + &place
 }
 
-fn in_brackets(place: &Option<Place>) -> String {
+fn in_brackets(place: &Option<Position>) -> String {
     place.map_or(String::new(), |place| format!(" ({place})"))
 }

@@ -1,11 +1,10 @@
 //! A recipe for a folder of one's own images.
 
-use lsoftmax::{LambdaSchedule, Margin, Precision};
+use lsoftmax::LambdaSchedule;
+use lsoftmax_data::{Augment, DataSource, Shape};
 use lsoftmax_nn::{FeaturesConfig, NetworkConfig, StageConfig};
 
-use super::{LearningRate, Loss, NetworkChoice, OnDivergence, Recipe};
-use crate::data::{Augment, Shape};
-use crate::model::Sgd;
+use super::{NetworkChoice, Recipe};
 
 /// How often every image is seen, about.
 const EPOCHS: usize = 30;
@@ -40,64 +39,29 @@ impl Recipe {
     /// size needs, about 30 epochs, a tenth of the images held out, moved and mirrored views (set
     /// `augment.flip` to false where left and right matter). m is 4; with many classes, or few images
     /// of each, λ stays at 5 or above.
-    pub fn for_folder(folder: &str, classes: usize, images: usize, shape: Shape) -> Self {
+    pub fn for_folder(folder: DataSource, classes: usize, images: usize, shape: Shape) -> Self {
         let validation = images / 10;
         let training = images - validation;
         let batch = if training < MANY_IMAGES { 64 } else { 256 };
         let steps = (training.saturating_mul(EPOCHS) / batch).clamp(FEWEST_STEPS, MOST_STEPS);
         let hard = classes >= MANY_CLASSES || images / classes.max(1) < MANY_IMAGES_OF_A_CLASS;
         let lambda_min = if hard { 5.0 } else { 0.0 };
-        let full = Self {
-            name: name_of(folder),
-            source: "defaults for a folder of images, after the paper's CIFAR10+".to_owned(),
-            expected: Default::default(),
-            data: folder.to_owned(),
-            augment: Augment { pad: shape.height.min(shape.width) / 8, flip: true },
-            validation,
-            network: NetworkChoice::Described(network(shape, classes)),
-            loss: Loss::LSoftmax,
-            margin: Margin::new(4).expect("4 is a margin"),
-            lambda: LambdaSchedule::power(1000.0, 2e-5, 45.0, lambda_min)
-                .expect("it is a schedule"),
-            batch,
-            steps: MOST_STEPS as u64,
-            learning_rate: LearningRate::Steps {
-                // In proportion to the batch, so that an epoch moves the weights as far.
-                rate: 0.1 * batch as f64 / 256.0,
-                factor: 0.1,
-                at: vec![12_000, 15_000],
-            },
-            sgd: Sgd::default(),
-            seed: 1,
-            precision: Precision::Bf16,
-            evaluate_every: 600,
-            log_every: 60,
-            checkpoint_every: 600,
-            on_divergence: OnDivergence::Stop,
-        };
+        let mut full = Self::built_in("cifar10-plus").expect("the built-in recipes are valid");
+        full.name = folder.name();
+        full.source = "defaults for a folder of images, after the paper's CIFAR10+".to_owned();
+        full.expected.clear();
+        full.data = folder;
+        full.augment = Augment { pad: shape.height.min(shape.width) / 8, flip: true };
+        full.validation = validation;
+        full.network = NetworkChoice::Described(network(shape, classes));
+        full.lambda =
+            LambdaSchedule::power(1000.0, 2e-5, 45.0, lambda_min).expect("it is a schedule");
+        full.batch = batch;
+        (full.log_every, full.checkpoint_every) = (60, 600);
+        // In proportion to the batch, so that an epoch moves the weights as far.
+        full.learning_rate = full.learning_rate.with_rate(0.1 * batch as f64 / 256.0);
         full.scaled(steps as u64)
     }
-}
-
-impl Recipe {
-    /// The recipe for other data than its own, of which nothing is expected, under another name.
-    pub fn with_data(mut self, data: &str) -> Self {
-        let of_data = name_of(data);
-        // A recipe that is called after its data is called after the new ones.
-        self.name =
-            if self.name == self.data { of_data } else { format!("{}-{of_data}", self.name) };
-        self.data = data.to_owned();
-        self.expected.clear();
-        self
-    }
-}
-
-/// What a recipe for data is called: as the set, or as the folder.
-fn name_of(data: &str) -> String {
-    let name = std::path::Path::new(data).file_name().and_then(|name| name.to_str());
-    let name: String =
-        name.unwrap_or("").chars().filter(|c| !c.is_control() && *c != '\\').collect();
-    if name.is_empty() { "folder".into() } else { name }
 }
 
 /// The paper's network for CIFAR10, pooled until its last map is at most 4 x 4.

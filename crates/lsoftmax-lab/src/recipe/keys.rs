@@ -29,10 +29,12 @@ const RECIPE: &[Key] = &[
     ("augment", Table(&[("pad", Value), ("flip", Value)])),
     ("validation", Value),
     ("network", Table(NETWORK)),
-    ("loss", Value),
+    ("loss", Any(&Table(&[("weight", Value), ("margin", Value)]))),
     ("margin", Value),
     ("lambda", Schedule(LAMBDA)),
     ("batch", Value),
+    ("accumulate", Value),
+    ("clip_norm", Value),
     ("steps", Value),
     ("learning_rate", Schedule(LEARNING_RATE)),
     ("sgd", Table(&[("momentum", Value), ("weight_decay", Value)])),
@@ -134,11 +136,17 @@ fn unknown_of_value(keys: &Keys, value: &DeValue, path: &str, found: &mut Vec<Un
 
 fn advice(key: &str, known: &[Key]) -> String {
     let names = || known.iter().map(|(name, _)| *name);
-    let distance = |name: &str| strsim::damerau_levenshtein(&key.to_lowercase(), name);
-    match names().min_by_key(|name| distance(name)) {
-        Some(name) if 2 * distance(name) <= name.len() => format!("did you mean `{name}`?"),
-        _ => format!("the keys here are {}", names().collect::<Vec<_>>().join(", ")),
+    match nearest(key, names()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("the keys here are {}", names().collect::<Vec<_>>().join(", ")),
     }
+}
+
+/// The name that was probably meant, if one is similar.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    let distance = |known: &&str| strsim::damerau_levenshtein(&name, known);
+    known.min_by_key(distance).filter(|known| 2 * distance(known) <= known.len())
 }
 
 /// Where the value of a key is, or else that of the innermost table on the way to it.

@@ -18,6 +18,7 @@
 
 mod built_in;
 mod check;
+mod choice;
 mod error;
 mod folder;
 mod keys;
@@ -27,15 +28,17 @@ mod scaled;
 use std::collections::BTreeMap;
 
 use lsoftmax::{LambdaSchedule, Margin, Precision};
+use lsoftmax_data::{Augment, DataSource};
 use lsoftmax_nn::{NetworkConfig, NetworkError};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use error::{Place, RecipeError};
+pub use choice::ForDataError;
+pub use error::{Position, RecipeError};
 
-use crate::data::Augment;
-use crate::model::Sgd;
+pub use crate::objective::Objective;
+use crate::optimiser::Sgd;
 
 /// A training run, as `recipes/*.toml` describe it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +52,7 @@ pub struct Recipe {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub expected: BTreeMap<String, Expected>,
     /// The data: `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, or the path of a folder of images.
-    pub data: String,
+    pub data: DataSource,
     /// How samples differ from epoch to epoch.
     #[serde(default = "no_augmentation")]
     pub augment: Augment,
@@ -59,14 +62,20 @@ pub struct Recipe {
     pub network: NetworkChoice,
     /// The loss.
     #[serde(default)]
-    pub loss: Loss,
+    pub loss: Objective,
     /// The margin m.
     pub margin: Margin,
     /// λ by step.
     pub lambda: LambdaSchedule,
-    /// Images of a batch.
+    /// Images per batch.
     pub batch: usize,
-    /// Steps.
+    /// Batches per step, whose gradients are averaged. Steps, λ and schedules count optimiser steps.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub accumulate: u64,
+    /// Gradients are scaled down to this norm, of all of them together, if theirs is larger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
+    /// Optimiser steps.
     pub steps: u64,
     /// The learning rate by step.
     pub learning_rate: LearningRate,
@@ -84,19 +93,19 @@ pub struct Recipe {
     pub log_every: u64,
     /// Steps from one checkpoint to the next.
     pub checkpoint_every: u64,
-    /// What to do when training goes nowhere.
+    /// What to do when training diverges.
     #[serde(default)]
     pub on_divergence: OnDivergence,
 }
 
-/// What to do when training goes nowhere.
+/// What to do when training diverges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDivergence {
     /// End the run and say why.
     #[default]
     Stop,
-    /// Go back to the last good checkpoint and on with a larger λ.
+    /// Return to the last good checkpoint and resume with a larger λ.
     Rollback,
 }
 
@@ -108,17 +117,6 @@ pub enum NetworkChoice {
     Named(String),
     /// Stage by stage.
     Described(NetworkConfig),
-}
-
-/// The loss that is trained.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Loss {
-    /// Large-margin softmax; with a margin of 1, softmax.
-    #[default]
-    LSoftmax,
-    /// The hinge loss of the paper's tables, as Caffe has it.
-    Hinge,
 }
 
 /// The result to come out.
@@ -171,7 +169,16 @@ impl LearningRate {
 impl Recipe {
     /// Whether the loss depends on λ: softmax and the hinge loss do not.
     pub fn has_margin(&self) -> bool {
-        self.loss == Loss::LSoftmax && self.margin.value() > 1.0
+        self.loss.uses_margin() && self.margin.value() > 1.0
+    }
+
+    /// The description of the network, whose layers fit together.
+    ///
+    /// # Errors
+    /// When there is no network of that name, or the layers do not fit.
+    pub fn network_config(&self) -> Result<NetworkConfig, RecipeError> {
+        let config = self.network.config().and_then(|config| config.stack().map(|_| config));
+        config.map_err(|error| check::Fault::network(&error).of(&self.name, None))
     }
 
     /// The result to come out with this margin, if there is one to be expected.
@@ -222,6 +229,14 @@ impl<'de> Deserialize<'de> for NetworkChoice {
 
 fn no_augmentation() -> Augment {
     Augment::NONE
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn is_one(count: &u64) -> bool {
+    *count == 1
 }
 
 fn bf16() -> Precision {

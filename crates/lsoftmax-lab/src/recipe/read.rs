@@ -1,9 +1,11 @@
 //! Recipes as TOML.
 
+use std::path::Path;
+
 use toml::de::DeTable;
 
 use super::keys;
-use super::{Place, Recipe, RecipeError};
+use super::{Position, Recipe, RecipeError};
 
 /// What serde calls things, and what a reader does.
 const PLAIN_WORDS: [(&str, &str); 5] = [
@@ -22,17 +24,18 @@ impl Recipe {
     /// run can have it.
     pub fn from_toml(text: &str, source_name: &str) -> Result<Self, RecipeError> {
         let recipe = || source_name.to_owned();
-        let place = |error: &toml::de::Error| error.span().map(|span| Place::of(text, span.start));
+        let place =
+            |error: &toml::de::Error| error.span().map(|span| Position::of(text, span.start));
 
         let table = DeTable::parse(text).map_err(|error| RecipeError::Syntax {
             recipe: recipe(),
-            place: place(&error).unwrap_or(Place::of(text, text.len())),
+            place: place(&error).unwrap_or(Position::of(text, text.len())),
             message: error.message().to_owned(),
         })?;
         let whole = table.span();
         let table = table.get_ref();
         if let Some(keys::Unknown { key, start, advice }) = keys::first_unknown(table) {
-            let place = Place::of(text, start);
+            let place = Position::of(text, start);
             return Err(RecipeError::Key { recipe: recipe(), key, place, advice });
         }
         let read: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
@@ -47,9 +50,21 @@ impl Recipe {
         })?;
         read.faults().map_err(|fault| {
             let span = keys::span_of(table, &fault.key);
-            fault.of(source_name, span.map(|span| Place::of(text, span.start)))
+            fault.of(source_name, span.map(|span| Position::of(text, span.start)))
         })?;
         Ok(read)
+    }
+
+    /// The recipe in a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or as [`Recipe::from_toml`].
+    pub fn from_file(path: &Path) -> Result<Self, RecipeError> {
+        let text = std::fs::read_to_string(path).map_err(|error| RecipeError::File {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        Self::from_toml(&text, &path.display().to_string())
     }
 
     /// The recipe as a TOML text, for [`Recipe::from_toml`].

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{RunError, checkpoint};
-use crate::files::{self, UNFINISHED};
+use lsoftmax_data::files::{self, UNFINISHED};
 
 /// A run's directory, locked for as long as this lives.
 #[derive(Debug)]

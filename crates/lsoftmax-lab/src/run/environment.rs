@@ -1,6 +1,7 @@
 //! The machine and the program that a run was made with.
 
-use lsoftmax::{Engine, Precision};
+use lsoftmax::Precision;
+use lsoftmax_kernels::Engine;
 use serde::{Deserialize, Serialize};
 
 /// The machine and the program.

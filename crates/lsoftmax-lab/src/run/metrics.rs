@@ -1,4 +1,4 @@
-//! The log of a run: one JSON object a line.
+//! The log of a run: one JSON object per line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
@@ -7,28 +7,24 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::RunError;
+use crate::objective::BatchMetrics;
 
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Metric {
-    /// What training looked like since the last such line.
+    /// The mean of the steps since the last such line.
     Training {
         /// Steps done.
         step: u64,
-        /// The mean loss.
-        loss: f64,
-        /// The share of samples that were classified rightly, without the margin.
-        accuracy: f64,
-        /// The mean angle between samples and their classes, in degrees.
-        angle: f64,
-        /// The mean norm of the features.
-        feature_norm: f64,
+        /// Loss, accuracy, angle and norm.
+        #[serde(flatten)]
+        means: BatchMetrics,
         /// λ.
         lambda: f64,
         /// The learning rate.
         learning_rate: f64,
-        /// Images a second.
+        /// Images per second.
         images_per_second: f64,
     },
     /// An evaluation on the held-out images.
@@ -37,20 +33,24 @@ pub enum Metric {
         step: u64,
         /// The mean cross-entropy, without the margin.
         loss: f64,
-        /// The share of samples that were classified wrongly, in percent.
+        /// The share of samples that were classified incorrectly, in percent.
         error: f64,
     },
     /// A return to an earlier checkpoint with a larger λ.
-    Rollback {
-        /// Where it went wrong.
-        step: u64,
-        /// Where it goes on.
-        to: u64,
-        /// λ does not fall below this from now on.
-        lambda_floor: f64,
-        /// What went wrong.
-        reason: String,
-    },
+    Rollback(Rollback),
+}
+
+/// A return to an earlier checkpoint with a larger λ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rollback {
+    /// Where training diverged.
+    pub step: u64,
+    /// Where it resumes.
+    pub to: u64,
+    /// λ does not fall below this from now on.
+    pub lambda_floor: f64,
+    /// What went wrong.
+    pub reason: String,
 }
 
 /// The log, open at its end.

@@ -27,5 +27,5 @@ pub use directory::RunDirectory;
 pub(crate) use directory::{read_json, write_whole};
 pub use environment::Environment;
 pub use error::RunError;
-pub use metrics::{Metric, Metrics};
+pub use metrics::{Metric, Metrics, Rollback};
 pub use tensorboard::TensorBoard;

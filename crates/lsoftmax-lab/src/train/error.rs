@@ -1,10 +1,8 @@
-//! Why a run ended before its time.
-
-use std::path::PathBuf;
+//! Why a run ended early.
 
 use lsoftmax::EngineError;
+use lsoftmax_data::{DataError, ImagesError, LoaderError};
 
-use crate::data::{DataError, ImagesError, LoaderError};
 use crate::evaluate::EvaluateError;
 use crate::model::ModelError;
 use crate::recipe::RecipeError;
@@ -12,20 +10,12 @@ use crate::run::RunError;
 
 use super::Divergence;
 
-/// Why a run ended before its time.
+/// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
     /// The recipe.
     #[error(transparent)]
     Recipe(#[from] RecipeError),
-    /// The file that should hold the recipe.
-    #[error("{}: the recipe cannot be read ({source}); check the path", path.display())]
-    RecipeFile {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
     /// Its files.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -41,7 +31,7 @@ pub enum TrainError {
     /// The network and the data do not fit.
     #[error("the recipe does not fit the data: {0}")]
     Fit(String),
-    /// The kernel path that was asked for is not to be had.
+    /// The requested kernel path is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The model refused a batch.
@@ -50,18 +40,18 @@ pub enum TrainError {
     /// An evaluation.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
-    /// Training goes nowhere.
+    /// Training diverged.
     #[error(transparent)]
     Divergence(#[from] Divergence),
-    /// It goes nowhere whatever λ is.
+    /// It diverges whatever λ is.
     #[error(
-        "training diverged at step {step}, and {returns} returns to an earlier checkpoint with λ up to {lambda:.3} did not help: lower the learning rate (it is {rate})"
+        "training diverged at step {step}, and {rollbacks} rollbacks to an earlier checkpoint with λ up to {lambda:.3} did not help: lower the learning rate (it is {rate})"
     )]
     Hopeless {
         /// The step.
         step: u64,
-        /// Returns to an earlier checkpoint.
-        returns: usize,
+        /// Rollbacks to an earlier checkpoint.
+        rollbacks: usize,
         /// The last λ.
         lambda: f64,
         /// The learning rate.

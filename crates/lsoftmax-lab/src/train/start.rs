@@ -1,16 +1,17 @@
-//! How a run begins and goes on, what it tells meanwhile, and what it comes to.
+//! How a run starts and resumes, what it reports meanwhile, and how it ends.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lsoftmax::{Engine, Margin};
+use burn::tensor::Device;
+use lsoftmax::{Execution, Margin, Precision};
+use lsoftmax_data::{DataDir, DataSource};
 use serde::{Deserialize, Serialize};
 
 use super::TrainError;
-use super::material::Material;
-use super::trainer::{State, Trainer};
-use crate::data::{DataDir, Set};
+use super::data::TrainingData;
+use super::trainer::{Trainer, TrainerState};
 use crate::evaluate::Evaluation;
 use crate::recipe::{OnDivergence, Recipe};
 use crate::run::{Checkpoint, Environment, Metric, RunDirectory, read_json};
@@ -18,11 +19,16 @@ use crate::run::{Checkpoint, Environment, Metric, RunDirectory, read_json};
 /// What the recipe does not say.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where data are found.
+    /// Where data sets are found.
     pub data: DataDir,
-    /// What to do when training goes nowhere, if not what the recipe says.
+    /// The device to train on, without autodiff. On the CPU ([`Device::flex`]) the kernels compute, on others
+    /// Burn's own operations do.
+    pub device: Device,
+    /// Whether Burn's own operations compute on the CPU too: to compare.
+    pub composed: bool,
+    /// What to do when training diverges, if not what the recipe says.
     pub on_divergence: Option<OnDivergence>,
-    /// Threads that make batches ahead of need.
+    /// Threads that prepare batches ahead of need.
     pub loader_threads: usize,
     /// Whether to write event files for TensorBoard. A run that has some gets more in any case.
     pub tensorboard: bool,
@@ -30,11 +36,31 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
 }
 
+impl Options {
+    /// A run on the CPU with these data sets, that stops on divergence and cannot be interrupted.
+    pub fn new(data: DataDir) -> Self {
+        Self {
+            data,
+            device: Device::flex(),
+            composed: false,
+            on_divergence: None,
+            loader_threads: 1,
+            tensorboard: false,
+            stop: Arc::default(),
+        }
+    }
+
+    /// What computes a model of this precision.
+    pub(super) fn execution(&self, precision: Precision) -> Execution {
+        if self.composed { Execution::Composed } else { Execution::new(precision) }
+    }
+}
+
 /// What happens in a run, as it happens.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The run begins, or goes on, at a step.
-    Began {
+    /// The run starts, or resumes, at a step.
+    Started {
         /// Steps done before.
         step: u64,
         /// Steps in all.
@@ -52,7 +78,7 @@ pub enum Event<'a> {
     /// A line was added to the log.
     Logged(&'a Metric),
     /// A checkpoint was written.
-    Kept {
+    Checkpointed {
         /// Steps done.
         step: u64,
     },
@@ -62,8 +88,8 @@ pub enum Event<'a> {
 #[derive(Debug)]
 pub enum Ended {
     /// All steps were taken.
-    Done(Box<Summary>),
-    /// It was stopped from outside, and can go on.
+    Done(Box<RunSummary>),
+    /// It was stopped from outside, and can be resumed.
     Interrupted {
         /// Steps done.
         step: u64,
@@ -72,11 +98,11 @@ pub enum Ended {
 
 /// What came out of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct RunSummary {
     /// The recipe's name.
     pub recipe: String,
     /// The data.
-    pub data: String,
+    pub data: DataSource,
     /// The margin m.
     pub margin: Margin,
     /// The seed.
@@ -87,17 +113,17 @@ pub struct Summary {
     pub batch: usize,
     /// On the held-out images, at the end.
     pub validation: Option<Evaluation>,
-    /// On the test images, looked at once, at the end.
+    /// On the test images, evaluated once, at the end.
     pub test: Option<Evaluation>,
     /// Seconds of training.
     pub seconds: f64,
-    /// Returns to an earlier checkpoint.
+    /// Rollbacks to an earlier checkpoint.
     pub rollbacks: usize,
     /// The machine and the program.
     pub environment: Environment,
 }
 
-/// Begins a run in a new directory.
+/// Starts a run in a new directory.
 ///
 /// # Errors
 /// When the recipe, the data or the directory will not do, or training diverges.
@@ -107,29 +133,18 @@ pub fn start(
     options: &Options,
     observe: &mut dyn FnMut(Event<'_>),
 ) -> Result<Ended, TrainError> {
-    Engine::new(recipe.precision)?;
-    let material = Material::new(&recipe, &options.data)?;
+    options.execution(recipe.precision).engine()?;
+    let data = TrainingData::read(&recipe, &options.data)?;
     let run = RunDirectory::create(out)?;
-    let recipe = findable(recipe);
-    let environment = Environment::here(recipe.precision);
-    run.write_json("environment.json", &environment)?;
+    let mut recipe = recipe;
+    // So that the run can be resumed from any working directory.
+    recipe.data = recipe.data.absolute();
+    run.write_json("environment.json", &Environment::here(recipe.precision))?;
     run.write_recipe(&recipe.to_toml())?;
-    Trainer::new(recipe, run, material, options, None)?.run(Vec::new(), observe)
+    Trainer::new(recipe, run, data, options, None)?.run(Vec::new(), observe)
 }
 
-/// The recipe with the whole path of its folder, if that is its data: a run can be resumed from any
-/// working directory.
-fn findable(mut recipe: Recipe) -> Recipe {
-    if Set::named(&recipe.data).is_none()
-        && let Ok(path) = std::path::absolute(&recipe.data)
-        && let Some(path) = path.to_str()
-    {
-        recipe.data = path.to_owned();
-    }
-    recipe
-}
-
-/// Goes on with a run where it stopped.
+/// Resumes a run where it stopped.
 ///
 /// # Errors
 /// When there is no run, its files are damaged, or training diverges.
@@ -145,20 +160,20 @@ pub fn resume(
     }
     let path = run.file("recipe.toml");
     let recipe = Recipe::from_toml(&run.recipe()?, &path.display().to_string())?;
-    let material = Material::new(&recipe, &options.data)?;
+    let data = TrainingData::read(&recipe, &options.data)?;
     let (checkpoint, mut notes) = newest(&run, None)?;
     if checkpoint.is_none() && has("metrics.jsonl") {
-        notes.push("there is no checkpoint yet: the run begins again".into());
+        notes.push("there is no checkpoint yet: the run starts again".into());
     }
-    let began: Environment = read_json(&run.file("environment.json"))?;
+    let started: Environment = read_json(&run.file("environment.json"))?;
     let here = Environment::here(recipe.precision);
-    if began.path != here.path {
+    if started.path != here.path {
         notes.push(format!(
-            "the run began on kernel path {} and goes on on {}: the last bits will be others than on either alone",
-            began.path, here.path
+            "the run started on kernel path {} and resumes on {}: its results will differ in the last bits from a run on either alone",
+            started.path, here.path
         ));
     }
-    Trainer::new(recipe, run, material, options, checkpoint)?.run(notes, observe)
+    Trainer::new(recipe, run, data, options, checkpoint)?.run(notes, observe)
 }
 
 /// The newest checkpoint that can be used, of those before a step if one is given, and a sentence about
@@ -169,11 +184,11 @@ pub fn resume(
 pub(super) fn newest(
     run: &RunDirectory,
     before: Option<u64>,
-) -> Result<(Option<Checkpoint<State>>, Vec<String>), TrainError> {
+) -> Result<(Option<Checkpoint<TrainerState>>, Vec<String>), TrainError> {
     let (checkpoint, complaints) = Checkpoint::newest(run, before)?;
     if checkpoint.is_none() && !complaints.is_empty() {
         return Err(TrainError::Resume(format!(
-            "no checkpoint of {} can be used: {}; begin again with another --out",
+            "no checkpoint of {} can be used: {}; start again with another --out",
             run.path().display(),
             complaints.join("; ")
         )));

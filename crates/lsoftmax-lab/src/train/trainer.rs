@@ -1,64 +1,63 @@
-//! The loop.
+//! The loop: steps, and after some of them a line of the log, an evaluation or a checkpoint.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use burn::module::Module;
-use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::store::ModuleRecord;
-use burn::tensor::{Bytes, Device, Int, Tensor, TensorData};
-use lsoftmax::HingeLossConfig;
+use burn::tensor::{Bytes, Device};
+use lsoftmax_data::Ahead;
 use lsoftmax_nn::NetworkConfig;
 use serde::{Deserialize, Serialize};
 
+use super::data::TrainingData;
 use super::divergence::{Divergence, Settings, check_evaluation, check_norm};
-use super::material::Material;
+use super::journal::{Journal, Observer, PendingSteps};
 use super::rate::{Rate, RateState};
+use super::recovery::{self, Target};
 use super::start::newest;
-use super::window::{Seen, Window};
-use super::{Ended, Event, Options, Summary, TrainError};
-use crate::data::Batch;
-use crate::evaluate::{Evaluation, evaluate, tensor};
+use super::{Ended, Event, Options, RunSummary, TrainError};
+use crate::batch::LabelledImages;
+use crate::evaluate::{Evaluation, evaluate};
+use crate::learner::{Learner, StepError, StepSettings};
 use crate::model::{Classifier, ModelError};
-use crate::recipe::{Loss, OnDivergence, Recipe};
-use crate::run::{Checkpoint, Environment, Metric, Metrics, RunDirectory, TensorBoard, prune};
-use crate::saved::{self, Description};
+use crate::model_file::{self, ModelDescription};
+use crate::recipe::Recipe;
+use crate::run::{Checkpoint, Environment, Metric, Rollback, RunDirectory, prune};
 
 /// What a checkpoint holds besides model and optimiser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct TrainerState {
     /// The network and the classes that the model is for.
     network: NetworkConfig,
     classes: usize,
-    /// The images that it is trained on.
+    /// The digest of the images that it is trained on.
     data: String,
     /// The recipe that it is trained by.
     recipe: String,
     rate: RateState,
-    /// Returns to earlier checkpoints, as the log has them.
-    returns: Vec<Metric>,
+    #[serde(rename = "returns")]
+    rollbacks: Vec<Rollback>,
     /// Bytes of the log.
     log: u64,
-    /// What the next line of the log will be made of.
-    window: Window,
+    #[serde(rename = "window")]
+    pending: PendingSteps,
     seconds: f64,
 }
 
-/// Returns to earlier checkpoints, at most.
-const MOST_RETURNS: usize = 5;
-
 pub(super) struct Trainer<'a> {
     recipe: Recipe,
+    network: NetworkConfig,
     run: RunDirectory,
-    material: Material,
+    data: TrainingData,
     options: &'a Options,
     device: Device,
-    model: Classifier,
-    optimiser: ModuleOptimizer,
-    metrics: Metrics,
-    tensorboard: Option<TensorBoard>,
+    learner: Learner,
+    journal: Journal,
     step: u64,
-    state: State,
+    rate: RateState,
+    rollbacks: Vec<Rollback>,
+    seconds: f64,
 }
 
 impl<'a> Trainer<'a> {
@@ -66,107 +65,43 @@ impl<'a> Trainer<'a> {
     pub fn new(
         recipe: Recipe,
         run: RunDirectory,
-        material: Material,
+        data: TrainingData,
         options: &'a Options,
-        checkpoint: Option<Checkpoint<State>>,
+        checkpoint: Option<Checkpoint<TrainerState>>,
     ) -> Result<Self, TrainError> {
-        let device = Device::flex().autodiff();
-        let metrics = Metrics::open(&run.file("metrics.jsonl"))?;
-        let model = fresh(&recipe, &material, &device)?;
-        let state = State {
-            network: material.network.clone(),
-            classes: material.classes,
-            data: material.digest.clone(),
-            recipe: recipe.to_toml(),
-            rate: RateState::default(),
-            returns: Vec::new(),
-            log: 0,
-            window: Window::default(),
-            seconds: 0.0,
-        };
-        let optimiser = recipe.sgd.init();
+        let device = options.device.clone().autodiff();
+        let network = recipe.network_config()?;
+        let model = fresh_model(&recipe, &network, data.classes, options, &device)?;
         let mut trainer = Self {
+            learner: learner(&recipe, model),
+            journal: Journal::open(&run)?,
             recipe,
+            network,
             run,
-            material,
+            data,
             options,
             device,
-            model,
-            optimiser,
-            metrics,
-            tensorboard: None,
             step: 0,
-            state,
+            rate: RateState::default(),
+            rollbacks: Vec::new(),
+            seconds: 0.0,
         };
         match checkpoint {
             Some(checkpoint) => trainer.load(checkpoint)?,
-            None => trainer.metrics.cut(0)?,
+            None => trainer.journal.rewind(0, PendingSteps::default())?,
         }
         Ok(trainer)
-    }
-
-    /// Puts everything back to where a checkpoint was taken.
-    fn load(&mut self, checkpoint: Checkpoint<State>) -> Result<(), TrainError> {
-        let Checkpoint { step, state, model, optimiser } = checkpoint;
-        let run = self.run.path().display();
-        let (network, classes) = (&self.material.network, self.material.classes);
-        if (&state.network, state.classes) != (network, classes) {
-            return Err(TrainError::Resume(format!(
-                "the checkpoint of step {step} in {run} is of another network than the recipe beside it: put back the recipe that the run began with"
-            )));
-        }
-        if state.data != self.material.digest {
-            return Err(TrainError::Resume(format!(
-                "the images of {} are not those that the run in {run} began with: put those back, or begin again with another --out",
-                self.recipe.data
-            )));
-        }
-        if state.recipe != self.recipe.to_toml() {
-            return Err(TrainError::Resume(format!(
-                "the recipe in {run} is not the one that the run began with: put that back, or begin again with another --out"
-            )));
-        }
-        let other = |error: String| {
-            TrainError::Resume(format!(
-                "the checkpoint of step {step} in {run} was written by another version of the program ({error}): use that one, or begin again"
-            ))
-        };
-        let record = ModuleRecord::from_bytes(Bytes::from_bytes_vec(model));
-        let record = record.map_err(|error| other(error.to_string()))?;
-        let model = fresh(&self.recipe, &self.material, &self.device)?;
-        self.model = model.try_load_record(record).map_err(|error| other(error.to_string()))?;
-        let optimiser = self.recipe.sgd.init().from_bytes(Bytes::from_bytes_vec(optimiser));
-        self.optimiser = optimiser.map_err(|error| other(error.to_string()))?;
-        self.metrics.cut(state.log)?;
-        (self.step, self.state) = (step, state);
-        Ok(())
-    }
-
-    fn checkpoint(&mut self) -> Result<(), TrainError> {
-        self.state.log = self.metrics.synced()?;
-        let failed =
-            |error: String| TrainError::Resume(format!("no checkpoint could be made: {error}"));
-        let model = self.model.clone().into_record().into_bytes();
-        let model = model.map_err(|error| failed(error.to_string()))?.to_vec();
-        let optimiser = self.optimiser.into_bytes();
-        let optimiser = optimiser.map_err(|error| failed(error.to_string()))?.to_vec();
-        let state = self.state.clone();
-        Checkpoint { step: self.step, state, model, optimiser }.write(&self.run)?;
-        Ok(())
     }
 
     /// Trains to the end, or until it is told to stop.
     pub fn run(
         mut self,
         notes: Vec<String>,
-        observe: &mut dyn FnMut(Event<'_>),
+        observe: &mut Observer<'_>,
     ) -> Result<Ended, TrainError> {
         let (step, steps) = (self.step, self.recipe.steps);
-        let events = self.run.file("tensorboard");
-        if self.options.tensorboard || events.is_dir() {
-            self.tensorboard = Some(TensorBoard::open(&events, step)?);
-        }
-        observe(Event::Began { step, steps, recipe: &self.recipe, notes: &notes });
+        self.journal.open_tensorboard(&self.run, step, self.options.tensorboard)?;
+        observe(Event::Started { step, steps, recipe: &self.recipe, notes: &notes });
         loop {
             match self.train(observe) {
                 Ok(true) => return self.finish(),
@@ -178,156 +113,99 @@ impl<'a> Trainer<'a> {
     }
 
     /// Takes the steps. False if it was told to stop.
-    fn train(&mut self, observe: &mut dyn FnMut(Event<'_>)) -> Result<bool, TrainError> {
+    fn train(&mut self, observe: &mut Observer<'_>) -> Result<bool, TrainError> {
         let steps = self.recipe.steps;
-        let mut batches = self.material.loader.ahead(self.step..steps, self.options.loader_threads);
-        let mut since = (Instant::now(), self.step);
-        let begun = (Instant::now(), self.state.seconds);
-        while self.step < steps && !self.rate().is_done() {
+        let accumulate = self.recipe.accumulate;
+        let batches = self.step * accumulate..steps * accumulate;
+        let mut batches = self.data.loader.ahead(batches, self.options.loader_threads);
+        let started = (Instant::now(), self.seconds);
+        self.journal.restart_clock();
+        while self.step < steps && !self.schedule().is_done() {
             if self.options.stop.load(Ordering::Relaxed) {
-                self.checkpoint()?;
-                observe(Event::Kept { step: self.step });
+                self.checkpoint(observe)?;
                 return Ok(false);
             }
-            let batch = batches.next().expect("there is a batch for every step");
-            let (lambda, rate) = (self.lambda(), self.rate().at(self.step));
-            let settings = Settings { rate, lambda: self.recipe.has_margin().then_some(lambda) };
-            let seen = self.take_step(batch, lambda, settings)?;
-            self.step += 1;
-            self.state.seconds = begun.1 + begun.0.elapsed().as_secs_f64();
-            self.state.window.add(&seen);
+            let taken = self.take_step(&mut batches)?;
+            self.seconds = started.1 + started.0.elapsed().as_secs_f64();
             observe(Event::Stepped { step: self.step });
-            check_norm(self.step, seen.feature_norm, settings)?;
-            let due = |every: u64| self.step.is_multiple_of(every) || self.step == steps;
-            let (log, evaluate, keep) = (
-                due(self.recipe.log_every),
-                due(self.recipe.evaluate_every),
-                due(self.recipe.checkpoint_every),
-            );
-            if log {
-                let images = (self.step - since.1) * self.recipe.batch as u64;
-                let speed = images as f64 / since.0.elapsed().as_secs_f64();
-                let metric = self.state.window.metric(self.step, lambda, rate, speed);
-                self.state.window = Window::default();
-                self.log(&metric, observe)?;
-            }
-            let mut goes_on = true;
-            if evaluate && let Some(found) = self.validate()? {
-                check_evaluation((self.step, steps), &found, self.material.classes, settings)?;
-                let metric =
-                    Metric::Validation { step: self.step, loss: found.loss, error: found.error };
-                self.log(&metric, observe)?;
-                let mut schedule = self.rate();
-                schedule.evaluated(found.loss);
-                goes_on = !schedule.is_done();
-                self.state.rate = schedule.state;
-            }
-            if keep || !goes_on {
-                self.check_weights(settings)?;
-                self.checkpoint()?;
-                observe(Event::Kept { step: self.step });
-            }
-            if log || evaluate {
-                since = (Instant::now(), self.step);
-            }
+            self.after_step(taken, observe)?;
         }
         Ok(true)
     }
 
-    /// Adds a line to the log.
-    fn log(
+    /// One step, at the step's λ and learning rate.
+    fn take_step(&mut self, batches: &mut Ahead) -> Result<StepSettings, TrainError> {
+        let taken = self.next_settings();
+        let settings = self.settings(taken);
+        let step = self.step + 1;
+        let device = self.device.clone();
+        let accumulate = self.recipe.accumulate as usize;
+        let batches = (0..accumulate).map(|_| {
+            let batch = batches.next().expect("there are batches for every step");
+            LabelledImages::new(batch, &device)
+        });
+        let metrics = match self.learner.step(batches, taken) {
+            Ok(metrics) => metrics,
+            Err(StepError::NotFinite(what)) => {
+                return Err(Divergence::NotFinite { step, what, settings }.into());
+            }
+            Err(StepError::Model(error)) => return Err(error.into()),
+        };
+        self.step = step;
+        self.journal.add_step(metrics, (accumulate * self.recipe.batch) as u64);
+        check_norm(step, metrics.feature_norm, settings)?;
+        Ok(taken)
+    }
+
+    /// Logs, evaluates and keeps a checkpoint when it is time to.
+    fn after_step(
         &mut self,
-        metric: &Metric,
-        observe: &mut dyn FnMut(Event<'_>),
+        taken: StepSettings,
+        observe: &mut Observer<'_>,
     ) -> Result<(), TrainError> {
-        self.metrics.add(metric)?;
-        if let Some(events) = &mut self.tensorboard {
-            events.add(metric)?;
+        let settings = self.settings(taken);
+        let (step, steps) = (self.step, self.recipe.steps);
+        let due = |every: u64| step.is_multiple_of(every) || step == steps;
+        let (log, validate) = (due(self.recipe.log_every), due(self.recipe.evaluate_every));
+        if log {
+            self.journal.log_training(step, taken, observe)?;
         }
-        observe(Event::Logged(metric));
+        if validate && let Some(found) = self.validate()? {
+            check_evaluation((step, steps), &found, self.data.classes, settings)?;
+            let metric = Metric::Validation { step, loss: found.loss, error: found.error };
+            self.journal.log(&metric, observe)?;
+            let mut schedule = self.schedule();
+            schedule.evaluated(found.loss);
+            self.rate = schedule.state;
+        }
+        if due(self.recipe.checkpoint_every) || self.schedule().is_done() {
+            self.check_weights(settings)?;
+            self.checkpoint(observe)?;
+        }
+        if log || validate {
+            self.journal.restart_clock();
+        }
         Ok(())
     }
 
-    fn rate(&self) -> Rate<'_> {
-        Rate::new(&self.recipe.learning_rate, self.state.rate)
+    fn schedule(&self) -> Rate<'_> {
+        Rate::new(&self.recipe.learning_rate, self.rate)
     }
 
-    /// λ of the next step, which does not fall below what the last return set.
-    fn lambda(&self) -> f64 {
-        let floor = match self.state.returns.last() {
-            Some(Metric::Rollback { lambda_floor, .. }) => *lambda_floor,
-            _ => 0.0,
-        };
-        self.recipe.lambda.at(self.step).max(floor)
+    /// What the next step is taken with. λ does not fall below what the last rollback set.
+    fn next_settings(&self) -> StepSettings {
+        let lambda = self.recipe.lambda.at(self.step).max(recovery::lambda_floor(&self.rollbacks));
+        StepSettings { lambda, rate: self.schedule().at(self.step) }
     }
 
-    fn take_step(
-        &mut self,
-        batch: Batch,
-        lambda: f64,
-        settings: Settings,
-    ) -> Result<Seen, TrainError> {
-        let labels: Vec<i64> = batch.labels.iter().map(|label| i64::from(*label)).collect();
-        let count = labels.len();
-        let labels = Tensor::<1, Int>::from_data(TensorData::new(labels, [count]), &self.device);
-        let images = tensor(batch, &self.device);
-        let step = self.step + 1;
-        let not_finite = |what: String| Divergence::NotFinite { step, what, settings };
-        let (loss, seen) = match self.loss(images, labels, lambda) {
-            Err(ModelError::Head(error)) if error.is_not_finite() => {
-                return Err(not_finite(error.to_string()).into());
-            }
-            other => other?,
-        };
-        if !seen.loss.is_finite() {
-            return Err(not_finite("the loss is not finite".into()).into());
-        }
-        let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
-        self.model = self.optimiser.step(settings.rate, self.model.clone(), gradients);
-        Ok(seen)
+    /// What can be changed about a step that diverged.
+    fn settings(&self, StepSettings { lambda, rate }: StepSettings) -> Settings {
+        Settings { rate, lambda: self.recipe.has_margin().then_some(lambda) }
     }
 
-    fn loss(
-        &self,
-        images: Tensor<4>,
-        labels: Tensor<1, Int>,
-        lambda: f64,
-    ) -> Result<(Tensor<1>, Seen), ModelError> {
-        match self.recipe.loss {
-            Loss::LSoftmax => {
-                let output = self.model.loss(images, labels, lambda)?;
-                let report = output.report()?;
-                let seen = Seen {
-                    loss: report.loss,
-                    accuracy: report.accuracy,
-                    angle: report.theta.mean,
-                    feature_norm: report.feature_norm.mean,
-                };
-                Ok((output.loss, seen))
-            }
-            Loss::Hinge => {
-                let features = self.model.network.forward(images)?;
-                // The head's report gives what the hinge loss does not: angles and accuracy.
-                let head = self.model.head.clone().valid();
-                let report = head.forward(features.clone().inner(), labels.clone().inner(), 0.0)?;
-                let report = report.report()?;
-                let scores = self.model.head.logits(features);
-                let hinge = HingeLossConfig::new().init();
-                let loss = hinge.forward(scores, labels);
-                let seen = Seen {
-                    loss: loss.clone().into_scalar::<f32>().into(),
-                    accuracy: report.accuracy,
-                    angle: report.theta.mean,
-                    feature_norm: report.feature_norm.mean,
-                };
-                Ok((loss, seen))
-            }
-        }
-    }
-
-    /// Whether the last step, whose result no loss has seen, is one to go on from.
+    /// Whether the last step, whose result no loss has seen, is one to resume from.
     fn check_weights(&self, settings: Settings) -> Result<(), Divergence> {
-        if self.model.is_finite() {
+        if self.learner.model().is_finite() {
             return Ok(());
         }
         let what = "a weight is not finite".into();
@@ -335,121 +213,171 @@ impl<'a> Trainer<'a> {
     }
 
     fn validate(&self) -> Result<Option<Evaluation>, TrainError> {
-        let Some(images) = &self.material.validation else { return Ok(None) };
-        let mean = self.material.loader.mean();
-        Ok(Some(evaluate(&self.model.clone().valid(), images, mean)?))
+        let Some(images) = &self.data.validation else { return Ok(None) };
+        let model = self.learner.model().clone().valid();
+        Ok(Some(evaluate(&model, images, self.data.loader.mean())?))
     }
 
-    /// Goes back, and on with a larger λ: to the last checkpoint, or to one before where it went back
-    /// to the last time if that was of no use; to the beginning if there is none, or if nothing was
-    /// learnt since.
+    /// Writes a checkpoint.
+    fn checkpoint(&mut self, observe: &mut Observer<'_>) -> Result<(), TrainError> {
+        let state = TrainerState {
+            network: self.network.clone(),
+            classes: self.data.classes,
+            data: self.data.digest.clone(),
+            recipe: self.recipe.to_toml(),
+            rate: self.rate,
+            rollbacks: self.rollbacks.clone(),
+            log: self.journal.synced()?,
+            pending: self.journal.pending,
+            seconds: self.seconds,
+        };
+        let failed =
+            |error: String| TrainError::Resume(format!("no checkpoint could be made: {error}"));
+        let model = self.learner.model().clone().into_record().into_bytes();
+        let model = model.map_err(|error| failed(error.to_string()))?.to_vec();
+        let optimiser = self.learner.optimiser_record().map_err(failed)?;
+        Checkpoint { step: self.step, state, model, optimiser }.write(&self.run)?;
+        observe(Event::Checkpointed { step: self.step });
+        Ok(())
+    }
+
+    /// Restores what a checkpoint holds, if it is one of this run.
+    fn load(&mut self, checkpoint: Checkpoint<TrainerState>) -> Result<(), TrainError> {
+        let Checkpoint { step, state, model, optimiser } = checkpoint;
+        let run = self.run.path().display();
+        if (&state.network, state.classes) != (&self.network, self.data.classes) {
+            return Err(TrainError::Resume(format!(
+                "the checkpoint of step {step} in {run} is of another network than the recipe beside it: restore the recipe that the run started with"
+            )));
+        }
+        if state.data != self.data.digest {
+            return Err(TrainError::Resume(format!(
+                "the images of {} are not those that the run in {run} started with: restore those, or start again with another --out",
+                self.recipe.data
+            )));
+        }
+        if state.recipe != self.recipe.to_toml() {
+            return Err(TrainError::Resume(format!(
+                "the recipe in {run} is not the one that the run started with: restore that, or start again with another --out"
+            )));
+        }
+        let other = |error: String| {
+            TrainError::Resume(format!(
+                "the checkpoint of step {step} in {run} was written by another version of the program ({error}): use that one, or start again"
+            ))
+        };
+        let record = ModuleRecord::from_bytes(Bytes::from_bytes_vec(model));
+        let record = record.map_err(|error| other(error.to_string()))?;
+        let model = self.fresh_model()?.try_load_record(record);
+        let model = model.map_err(|error| other(error.to_string()))?;
+        self.learner =
+            learner(&self.recipe, model).with_optimiser_record(optimiser).map_err(other)?;
+        self.journal.rewind(state.log, state.pending)?;
+        self.step = step;
+        (self.rate, self.rollbacks, self.seconds) = (state.rate, state.rollbacks, state.seconds);
+        Ok(())
+    }
+
+    /// Returns to an earlier checkpoint, or the beginning, with a larger λ.
     fn roll_back(
         &mut self,
         reason: Divergence,
-        observe: &mut dyn FnMut(Event<'_>),
+        observe: &mut Observer<'_>,
     ) -> Result<(), TrainError> {
-        let lambda = self.lambda();
-        let chosen = self.options.on_divergence.unwrap_or(self.recipe.on_divergence);
-        if chosen == OnDivergence::Stop || !self.recipe.has_margin() {
-            return Err(reason.into());
-        }
-        let mut returns = self.state.returns.clone();
-        if returns.len() == MOST_RETURNS {
-            let (step, rate) = (self.step, self.rate().at(self.step));
-            return Err(TrainError::Hopeless { step, returns: returns.len(), lambda, rate });
-        }
-        let from = self.step;
-        match self.checkpoint_before(&reason)? {
+        let (from, next) = (self.step, self.next_settings());
+        let settings = self.settings(next);
+        let on_divergence = self.options.on_divergence.unwrap_or(self.recipe.on_divergence);
+        let sentence = reason.to_string();
+        let target = recovery::target(reason, from, settings, on_divergence, &self.rollbacks)?;
+        let earlier = std::mem::take(&mut self.rollbacks);
+        let checkpoint = match target {
+            Target::Beginning => None,
+            Target::Newest => newest(&self.run, None)?.0,
+            Target::Before(step) => newest(&self.run, Some(step))?.0,
+        };
+        match checkpoint {
             Some(checkpoint) => self.load(checkpoint)?,
             None => {
-                self.model = fresh(&self.recipe, &self.material, &self.device)?;
-                self.optimiser = self.recipe.sgd.init();
-                self.metrics.cut(0)?;
-                self.step = 0;
-                self.state.rate = RateState::default();
-                self.state.returns.clear();
-                self.state.window = Window::default();
+                self.learner = learner(&self.recipe, self.fresh_model()?);
+                self.journal.rewind(0, PendingSteps::default())?;
+                (self.step, self.rate) = (0, RateState::default());
             }
         }
-        // The log was cut back, and with it what it had of the returns since.
-        for earlier in &returns[self.state.returns.len()..] {
-            self.metrics.add(earlier)?;
+        // The log was truncated, and with it the rollbacks since the checkpoint.
+        for rollback in &earlier[self.rollbacks.len()..] {
+            self.journal.add(&Metric::Rollback(rollback.clone()))?;
         }
-        returns.push(Metric::Rollback {
-            step: from,
-            to: self.step,
-            lambda_floor: (4.0 * lambda).max(1.0),
-            reason: reason.to_string(),
-        });
-        self.log(&returns[returns.len() - 1], observe)?;
-        self.state.returns = returns;
+        self.rollbacks = earlier;
+        let rollback = recovery::rollback(from, self.step, next.lambda, sentence);
+        self.journal.log(&Metric::Rollback(rollback.clone()), observe)?;
+        self.rollbacks.push(rollback);
         // So that a run resumed from here knows of it.
-        self.checkpoint()
+        self.checkpoint(&mut |_| {})
     }
 
-    fn checkpoint_before(
-        &self,
-        reason: &Divergence,
-    ) -> Result<Option<Checkpoint<State>>, TrainError> {
-        if let Divergence::Chance { .. } = reason {
-            return Ok(None);
-        }
-        let before = match self.state.returns.last() {
-            // It got no further than the last time.
-            Some(Metric::Rollback { step, to, .. }) if self.step <= *step => Some(*to),
-            _ => None,
-        };
-        Ok(newest(&self.run, before)?.0)
+    fn fresh_model(&self) -> Result<Classifier, TrainError> {
+        let classes = self.data.classes;
+        fresh_model(&self.recipe, &self.network, classes, self.options, &self.device)
     }
 
     /// The last evaluations, the model and the summary.
     fn finish(self) -> Result<Ended, TrainError> {
         let validation = self.validate()?;
-        let model = self.model.clone().valid();
-        let mean = self.material.loader.mean();
-        let test = match &self.material.test {
+        let model = self.learner.model().clone().valid();
+        let mean = self.data.loader.mean();
+        let test = match &self.data.test {
             Some(images) => Some(evaluate(&model, images, mean)?),
             None => None,
         };
-        let Recipe { name, data, margin, precision, seed, batch, .. } = &self.recipe;
-        let description = Description {
-            version: saved::VERSION,
+        let Recipe { name, data, margin, precision, seed, batch, .. } = self.recipe;
+        let description = ModelDescription {
+            version: model_file::VERSION,
             recipe: name.clone(),
             data: data.clone(),
-            seed: *seed,
-            digest: self.material.digest.clone(),
-            network: self.material.network.clone(),
-            class_names: self.material.class_names.clone(),
-            classes: self.material.classes,
-            margin: *margin,
-            precision: *precision,
+            seed,
+            digest: self.data.digest,
+            network: self.network,
+            class_names: self.data.class_names,
+            classes: self.data.classes,
+            margin,
+            precision,
             mean: mean.clone(),
         };
-        saved::write(&self.run, &model, &description)?;
-        let summary = Summary {
-            recipe: name.clone(),
-            data: data.clone(),
-            margin: *margin,
-            seed: *seed,
+        model_file::write(&self.run, &model, &description)?;
+        let summary = RunSummary {
+            recipe: name,
+            data,
+            margin,
+            seed,
             steps: self.step,
-            batch: *batch,
+            batch,
             validation,
             test,
-            seconds: self.state.seconds,
-            rollbacks: self.state.returns.len(),
-            environment: Environment::here(*precision),
+            seconds: self.seconds,
+            rollbacks: self.rollbacks.len(),
+            environment: Environment::here(precision),
         };
-        // A kill may have left more than there should be.
+        // A kill may have left more checkpoints than there should be.
         prune(&self.run, self.step)?;
         self.run.write_json("summary.json", &summary)?;
         Ok(Ended::Done(Box::new(summary)))
     }
 }
 
-/// A model as a run begins with it.
-fn fresh(recipe: &Recipe, material: &Material, device: &Device) -> Result<Classifier, TrainError> {
+/// A model as a run starts with it.
+fn fresh_model(
+    recipe: &Recipe,
+    network: &NetworkConfig,
+    classes: usize,
+    options: &Options,
+    device: &Device,
+) -> Result<Classifier, TrainError> {
     device.seed(recipe.seed);
-    let Material { network, classes, .. } = material;
-    let model = Classifier::new(network, *classes, recipe.margin, recipe.precision, device);
+    let execution = options.execution(recipe.precision);
+    let model = Classifier::new(network, classes, recipe.margin, execution, device);
     Ok(model.map_err(ModelError::from)?)
+}
+
+fn learner(recipe: &Recipe, model: Classifier) -> Learner {
+    Learner::new(model, &recipe.sgd, recipe.loss).with_clip_norm(recipe.clip_norm)
 }

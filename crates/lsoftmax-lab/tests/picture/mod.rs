@@ -62,10 +62,18 @@ pub fn read(svg: &str) -> Document<'_> {
                     Some("end") => x - wide,
                     other => panic!("{other:?}"),
                 };
-                inside(left, y - size, &node);
-                inside(left + wide, y + size / 3.0, &node);
+                let corners = [(left, y - size), (left + wide, y + size / 3.0)];
+                match node.attribute("transform") {
+                    None => corners.iter().for_each(|(x, y)| inside(*x, *y, &node)),
+                    Some(rotated) => {
+                        assert_eq!(rotated, format!("rotate(-90 {x} {y})"));
+                        // (dx, dy) from the centre of the rotation becomes (dy, −dx).
+                        let turned = corners.map(|corner| (x + corner.1 - y, y - (corner.0 - x)));
+                        turned.iter().for_each(|(x, y)| inside(*x, *y, &node));
+                    }
+                }
             }
-            other => panic!("<{other}> has no place here"),
+            other => panic!("<{other}> is not expected"),
         }
     }
     document

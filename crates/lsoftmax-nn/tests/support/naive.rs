@@ -1,8 +1,7 @@
-//! A unit in f64, by its definition: one loop a sum, every pixel on its own.
+//! A unit in f64, by its definition: one loop per sum, one pixel at a time.
 
-use lsoftmax_nn::ConvUnitConfig;
-
-use super::Numbers;
+use lsoftmax_nn::Unit;
+use lsoftmax_testing::{Congruential, Convolution};
 
 /// Batch norm's ε: the f32 nearest to 1e-5.
 const EPSILON: f64 = 1e-5_f32 as f64;
@@ -16,7 +15,7 @@ pub struct Images {
 
 impl Images {
     pub fn random(shape: [usize; 4], seed: u64) -> Self {
-        Self { shape, numbers: Numbers::new(seed).vec(shape.iter().product()) }
+        Self { shape, numbers: Congruential::seeded(seed).doubles(shape.iter().product()) }
     }
 
     fn at(&self, [n, c, y, x]: [usize; 4]) -> f64 {
@@ -48,10 +47,11 @@ impl Images {
     }
 }
 
-/// Parameters and running statistics of a unit; what it has not is empty.
+/// Parameters and running statistics of a unit; those that it does not have are empty.
 #[derive(Clone, Debug)]
 pub struct Naive {
-    pub config: ConvUnitConfig,
+    pub channels: usize,
+    pub unit: Unit,
     pub weight: Vec<f64>,
     pub bias: Vec<f64>,
     pub gamma: Vec<f64>,
@@ -62,16 +62,17 @@ pub struct Naive {
 }
 
 impl Naive {
-    pub fn random(config: &ConvUnitConfig, seed: u64) -> Self {
-        let mut numbers = Numbers::new(seed);
-        let ConvUnitConfig { channels, filters, kernel: [height, width], .. } = *config;
-        let mut vector =
-            |wanted: bool, low, high| numbers.within(if wanted { filters } else { 0 }, low, high);
-        let (bias, beta) = (vector(config.bias, -1.0, 1.0), vector(config.norm, -0.5, 0.5));
-        let (gamma, slope) = (vector(config.norm, 0.5, 1.5), vector(config.prelu, -0.1, 0.5));
-        let (mean, variance) = (vector(config.norm, -1.0, 1.0), vector(config.norm, 0.5, 2.0));
-        let weight = numbers.vec(filters * channels * height * width);
-        Self { config: config.clone(), weight, bias, gamma, beta, slope, mean, variance }
+    pub fn random(channels: usize, unit: Unit, seed: u64) -> Self {
+        let mut numbers = Congruential::seeded(seed);
+        let Unit { filters, kernel: [height, width], bias, norm, prelu, .. } = unit;
+        let mut vector = |wanted: bool, low, high| {
+            numbers.doubles_within(if wanted { filters } else { 0 }, low, high)
+        };
+        let (bias, beta) = (vector(bias, -1.0, 1.0), vector(norm, -0.5, 0.5));
+        let (gamma, slope) = (vector(norm, 0.5, 1.5), vector(prelu, -0.1, 0.5));
+        let (mean, variance) = (vector(norm, -1.0, 1.0), vector(norm, 0.5, 2.0));
+        let weight = numbers.doubles(filters * channels * height * width);
+        Self { channels, unit, weight, bias, gamma, beta, slope, mean, variance }
     }
 
     /// The parts that are learned, with their names.
@@ -86,46 +87,35 @@ impl Naive {
     }
 
     pub fn convolve(&self, input: &Images) -> Images {
-        let ConvUnitConfig { filters, kernel: [kh, kw], padding, stride, .. } = self.config;
+        let Unit { filters, kernel, padding, stride, .. } = self.unit;
         let [images, channels, height, width] = input.shape;
-        let side = |side: usize, kernel: usize| (side + 2 * padding - kernel) / stride + 1;
-        let shape = [images, filters, side(height, kh), side(width, kw)];
-        Images::from_fn(shape, |[n, f, y, x]| {
-            let mut sum = self.bias.get(f).copied().unwrap_or(0.0);
-            for c in 0..channels {
-                for i in 0..kh {
-                    for j in 0..kw {
-                        // In the padded image; in the image itself it is `padding` less.
-                        let (row, column) = (y * stride + i, x * stride + j);
-                        let inside = (padding..padding + height).contains(&row)
-                            && (padding..padding + width).contains(&column);
-                        if inside {
-                            let weight = self.weight[((f * channels + c) * kh + i) * kw + j];
-                            sum += weight * input.at([n, c, row - padding, column - padding]);
-                        }
-                    }
-                }
-            }
-            sum
-        })
+        let input_shape = [channels, height, width];
+        let convolution = Convolution { input: input_shape, filters, kernel, padding, stride };
+        let [_, rows, columns] = convolution.output();
+        let bias = |filter: usize| self.bias.get(filter).copied().unwrap_or(0.0);
+        let mut output = Images::from_fn([images, filters, rows, columns], |[_, f, ..]| bias(f));
+        convolution.products(images, |o, weight, i| {
+            output.numbers[o] += self.weight[weight] * input.numbers[i];
+        });
+        output
     }
 
     /// The unit, with the batch's statistics when `training`, else with the running ones.
     pub fn forward(&self, input: &Images, training: bool) -> Images {
         let convolved = self.convolve(input);
-        let (mean, variance) = match training && self.config.norm {
-            true => (0..self.config.filters).map(|c| moments(&convolved.channel(c))).unzip(),
+        let (mean, variance) = match training && self.unit.norm {
+            true => (0..self.unit.filters).map(|c| moments(&convolved.channel(c))).unzip(),
             false => (self.mean.clone(), self.variance.clone()),
         };
         let activated = Images::from_fn(convolved.shape, |index| {
             let (c, mut u) = (index[1], convolved.at(index));
-            if self.config.norm {
+            if self.unit.norm {
                 let scale = self.gamma[c] / (variance[c] + EPSILON).sqrt();
                 u = (u - mean[c]) * scale + self.beta[c];
             }
-            if self.config.prelu && u < 0.0 { self.slope[c] * u } else { u }
+            if self.unit.prelu && u < 0.0 { self.slope[c] * u } else { u }
         });
-        if self.config.pool { pool(&activated) } else { activated }
+        if self.unit.pool { pool(&activated) } else { activated }
     }
 }
 

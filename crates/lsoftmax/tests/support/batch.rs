@@ -1,45 +1,6 @@
 //! Batches: inputs of a head, exact in f32, so that every precision starts from the same numbers.
 
-use std::f64::consts::TAU;
-
-/// A reproducible sequence of random numbers (SplitMix64).
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Evenly from [0, 1).
-    pub fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// One of 0 … n − 1.
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    /// From the standard normal distribution.
-    pub fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.share()).ln()).sqrt();
-        radius * (TAU * self.share()).cos()
-    }
-
-    pub fn normals(&mut self, len: usize) -> Vec<f64> {
-        (0..len).map(|_| self.normal()).collect()
-    }
-
-    /// A random order of 0 … n − 1.
-    pub fn permutation(&mut self, n: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..n).collect();
-        (1..n).rev().for_each(|i| order.swap(i, self.below(i + 1)));
-        order
-    }
-}
+use lsoftmax_testing::{SplitMix, largest};
 
 /// The nearest number that f32 has.
 pub fn exact(value: f64) -> f64 {
@@ -77,7 +38,7 @@ impl Batch {
 
     /// Normal features and weights, whose logits are of order 1, and any labels.
     pub fn random(seed: u64, samples: usize, depth: usize, classes: usize) -> Self {
-        let mut numbers = Numbers(seed);
+        let mut numbers = SplitMix(seed);
         let scale = 1.5 / (depth as f64).sqrt();
         let features = numbers.normals(samples * depth);
         let weights = numbers.normals(classes * depth).into_iter().map(|w| w * scale);
@@ -97,10 +58,10 @@ impl Batch {
     /// are between 0.7 and 1.3 times `norm`; labels go round.
     pub fn at_angles(seed: u64, angles: &[f64], depth: usize, classes: usize, norm: f64) -> Self {
         let mut batch = Self::random(seed, angles.len(), depth, classes);
-        let mut numbers = Numbers(seed ^ 0xa5a5);
+        let mut numbers = SplitMix(seed ^ 0xa5a5);
         batch.labels = (0..angles.len()).map(|i| i % classes).collect();
         for (i, angle) in angles.iter().enumerate() {
-            let length = norm * (0.7 + 0.6 * numbers.share());
+            let length = norm * (0.7 + 0.6 * numbers.uniform());
             let own = unit(batch.weight(batch.labels[i]));
             let any = numbers.normals(depth);
             let along: f64 = any.iter().zip(&own).map(|(a, o)| a * o).sum();
@@ -125,7 +86,7 @@ impl Batch {
 
     /// With a random bias, or without one.
     pub fn with_bias(mut self, bias: bool) -> Self {
-        let mut numbers = Numbers(self.labels.len() as u64 + 77);
+        let mut numbers = SplitMix(self.labels.len() as u64 + 77);
         self.bias = bias.then(|| numbers.normals(self.classes).into_iter().map(exact).collect());
         self
     }
@@ -161,7 +122,7 @@ impl Batch {
 }
 
 pub fn norm(v: &[f64]) -> f64 {
-    let largest = v.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    let largest = largest(v);
     let scale = if largest == 0.0 { 1.0 } else { largest };
     scale * v.iter().map(|v| (v / scale).powi(2)).sum::<f64>().sqrt()
 }

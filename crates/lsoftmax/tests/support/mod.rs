@@ -11,8 +11,9 @@ pub mod compare;
 pub mod definition;
 pub mod way;
 
-pub use batch::{Batch, Numbers};
-pub use compare::{Largest, assert_close, assert_finite, assert_gradients_close, assert_same_bits};
+pub use batch::Batch;
+pub use compare::{assert_close, assert_finite, assert_gradients_close, assert_same_bits, largest};
+pub use lsoftmax_testing::SplitMix;
 pub use way::{Gradients, Run, Setup, Way};
 
 /// Margins of every kind: softmax, the paper's, those of every parity, a large one and a real one.

@@ -2,7 +2,7 @@
 
 use burn::module::Param;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use lsoftmax::{HeadError, LSoftmax, LSoftmaxOutput, Margin, Precision};
+use lsoftmax::{Execution, HeadError, LSoftmax, LSoftmaxOutput, Margin, Precision};
 
 use super::Batch;
 
@@ -26,20 +26,11 @@ impl Way {
         if self == Way::ComposedF64 { DType::F64 } else { DType::F32 }
     }
 
-    pub fn precision(self) -> Precision {
-        if self == Way::FusedBf16 { Precision::Bf16 } else { Precision::F32 }
-    }
-
-    pub fn forward(
-        self,
-        head: &LSoftmax,
-        features: Tensor<2>,
-        labels: Tensor<1, Int>,
-        lambda: f64,
-    ) -> Result<LSoftmaxOutput, HeadError> {
+    pub fn execution(self) -> Execution {
         match self {
-            Way::Fused | Way::FusedBf16 => head.forward(features, labels, lambda),
-            Way::Composed | Way::ComposedF64 => head.forward_composed(features, labels, lambda),
+            Way::Fused => Execution::new(Precision::F32),
+            Way::FusedBf16 => Execution::new(Precision::Bf16),
+            Way::Composed | Way::ComposedF64 => Execution::Composed,
         }
     }
 }
@@ -82,14 +73,14 @@ impl Setup {
             weight: Param::from_tensor(rows(&batch.weights)),
             bias: batch.bias.as_ref().map(vector).map(Param::from_tensor),
             margin: Margin::new(batch.margin).unwrap(),
-            precision: way.precision(),
+            execution: way.execution(),
         };
         let features = rows(&batch.features).set_require_grad(device.is_autodiff());
         Self { way, head, features, labels: labels(&batch.labels, device), lambda: batch.lambda }
     }
 
     pub fn forward(&self) -> Result<LSoftmaxOutput, HeadError> {
-        self.way.forward(&self.head, self.features.clone(), self.labels.clone(), self.lambda)
+        self.head.forward(self.features.clone(), self.labels.clone(), self.lambda)
     }
 
     /// The forward pass, which must succeed.

@@ -1,0 +1,55 @@
+//! Arguments that several commands have.
+
+use std::path::PathBuf;
+
+use burn::tensor::Device;
+use clap::Args;
+use lsoftmax_data::{DataDir, DataError};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::value_parsers::device;
+
+#[derive(Clone, Debug, Args)]
+pub struct DataDirArgument {
+    /// The directory of all data sets [default: $LSOFTMAX_DATA, else ~/.cache/lsoftmax]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+impl DataDirArgument {
+    /// The directory given, or the default.
+    pub fn find(self) -> Result<DataDir, DataError> {
+        DataDir::find(self.data_dir)
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct DeviceArgument {
+    /// The device: cpu, or wgpu or cuda if the program was built with that feature
+    #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = device)]
+    pub device: Device,
+}
+
+#[derive(Debug, Args)]
+pub struct OutputArguments {
+    /// Print the result as JSON, on one line
+    #[arg(long)]
+    json: bool,
+}
+
+impl OutputArguments {
+    /// The result as JSON if asked for, else as `text` words it.
+    pub fn render<T: Serialize + ?Sized>(
+        &self,
+        result: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<String, Failure> {
+        if !self.json {
+            return Ok(text(result));
+        }
+        serde_json::to_string(result).map_err(|error| {
+            Failure::failed(format!("the result cannot be written as JSON ({error})"))
+        })
+    }
+}

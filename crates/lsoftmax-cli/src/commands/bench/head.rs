@@ -1,0 +1,90 @@
+//! `lsoftmax bench head`.
+
+use std::time::Duration;
+
+use clap::Args;
+use lsoftmax::{Margin, Precision};
+use lsoftmax_lab::bench::{HeadBench, HeadTiming, Length};
+
+use super::{HEAP, ThreadsArgument, threads_text};
+use crate::argument_groups::OutputArguments;
+use crate::failure::Failure;
+use crate::help::{EXIT_CODES, KERNELS};
+use crate::value_parsers::{lambda, margin, precision, seconds};
+
+const EXAMPLES: &str = "\
+Examples:
+  lsoftmax bench head                                   256 x 512 features, 10,572 classes
+  lsoftmax bench head --classes 1000000 --features 128 --precision bf16
+  lsoftmax bench head --threads 1 --steps 20 --json";
+
+/// Measure the head through Burn: forward and backward, with gradients of features and weights
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{KERNELS}\n\n{EXIT_CODES}"))]
+pub struct HeadBenchCommand {
+    /// Samples per batch
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    samples: usize,
+    /// Features per sample
+    #[arg(long, value_name = "D", default_value_t = 512)]
+    features: usize,
+    /// Classes
+    #[arg(long, value_name = "K", default_value_t = 10_572)]
+    classes: usize,
+    /// The margin m, any number from 1 (softmax) to 1000
+    #[arg(long, value_name = "M", default_value = "4", value_parser = margin, allow_negative_numbers = true)]
+    margin: Margin,
+    /// λ: 0 applies the full margin, a large λ approaches softmax
+    #[arg(long, value_name = "λ", default_value = "5", value_parser = lambda, allow_negative_numbers = true)]
+    lambda: f64,
+    /// The precision of matrix products; both accumulate in f32
+    #[arg(long, default_value = "f32", value_parser = precision())]
+    precision: Precision,
+    /// Give the head a bias
+    #[arg(long)]
+    bias: bool,
+    /// Measure this many steps
+    #[arg(long, value_name = "COUNT", conflicts_with = "seconds")]
+    steps: Option<usize>,
+    /// Measure for this many seconds, and at least three steps
+    #[arg(long, value_name = "TIME", default_value = "2", value_parser = seconds, allow_negative_numbers = true)]
+    seconds: Duration,
+    #[command(flatten)]
+    threads: ThreadsArgument,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+impl HeadBenchCommand {
+    pub fn run(self) -> Result<String, Failure> {
+        let bench = HeadBench {
+            samples: self.samples,
+            features: self.features,
+            classes: self.classes,
+            margin: self.margin,
+            lambda: self.lambda,
+            precision: self.precision,
+            bias: self.bias,
+            length: self.steps.map_or(Length::Time(self.seconds), Length::Steps),
+            threads: self.threads.start()?,
+        };
+        self.output.render(&bench.run(&HEAP)?, text)
+    }
+}
+
+fn text(timing: &HeadTiming) -> String {
+    let HeadTiming { samples, features, classes, margin, lambda, precision, kernel, .. } = timing;
+    let bias = if timing.bias { ", bias" } else { "" };
+    format!(
+        "head {samples} x {features} -> {classes}: m = {margin}, λ = {lambda}{bias}, \
+         {precision} on {kernel}, {}\n\
+         {:.3} ms forward and backward (median of {} steps, fastest {:.3}), {:.0} Gflop/s, \
+         {:.1} MB beside x, W and their gradients",
+        threads_text(timing.threads),
+        timing.milliseconds,
+        timing.steps,
+        timing.fastest_milliseconds,
+        timing.gflops,
+        timing.peak_bytes as f64 / 1e6,
+    )
+}

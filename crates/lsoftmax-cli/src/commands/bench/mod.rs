@@ -1,0 +1,74 @@
+//! `lsoftmax bench`.
+
+mod head;
+mod train;
+
+use std::alloc::System;
+
+use clap::{Args, Subcommand};
+use lsoftmax_lab::bench::Heap;
+use lsoftmax_lab::threads;
+use peakmem_alloc::{PeakMemAlloc, PeakMemAllocTrait};
+
+use crate::failure::Failure;
+
+/// Measure speed and memory on this machine
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = false)]
+pub struct BenchCommand {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Debug, Subcommand)]
+enum Benchmark {
+    Head(head::HeadBenchCommand),
+    Train(train::TrainBenchCommand),
+}
+
+impl BenchCommand {
+    pub fn run(self) -> Result<String, Failure> {
+        match self.benchmark {
+            Benchmark::Head(command) => command.run(),
+            Benchmark::Train(command) => command.run(),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct ThreadsArgument {
+    /// Threads [default: one per core, or RAYON_NUM_THREADS]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+impl ThreadsArgument {
+    /// The number of threads that the benchmark is to start, if given; else those that all commands
+    /// share are started here.
+    fn start(&self) -> Result<Option<usize>, Failure> {
+        if self.threads.is_none() {
+            threads::start()?;
+        }
+        Ok(self.threads.map(usize::from))
+    }
+}
+
+/// The program's allocator, as the lab sees it.
+struct CountedHeap(&'static PeakMemAlloc<System>);
+
+/// The heap of this program.
+const HEAP: CountedHeap = CountedHeap(crate::HEAP);
+
+impl Heap for CountedHeap {
+    fn reset(&self) {
+        self.0.reset_peak_memory();
+    }
+
+    fn peak(&self) -> usize {
+        self.0.get_peak_memory()
+    }
+}
+
+fn threads_text(threads: usize) -> String {
+    if threads == 1 { "1 thread".into() } else { format!("{threads} threads") }
+}

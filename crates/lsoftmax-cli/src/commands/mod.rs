@@ -1,0 +1,83 @@
+//! The commands: each owns its arguments, its help and what it runs.
+
+mod bench;
+mod completions;
+mod data;
+mod demo;
+mod embed;
+mod eval;
+mod export;
+mod loss;
+mod predict;
+mod train;
+
+use clap::{Parser, Subcommand};
+use lsoftmax_lab::threads;
+
+use crate::failure::Failure;
+use crate::help::TRAIN_EXIT_CODES;
+
+const EXAMPLES: &str = "\
+Examples:
+  lsoftmax                                              train m = 1 to 4 on MNIST and plot the features
+  lsoftmax train mnist --quick
+  lsoftmax loss --features x.npy --weights w.npy --labels y.npy
+  lsoftmax bench head --classes 100000
+  lsoftmax bench train --network cifar10
+  lsoftmax data fetch cifar10";
+
+/// Large-margin softmax (L-Softmax): training, losses, gradients, benchmarks and data sets.
+///
+/// Without a command it shows what a margin does.
+#[derive(Debug, Parser)]
+#[command(name = "lsoftmax", version, after_help = format!("{EXAMPLES}\n\n{TRAIN_EXIT_CODES}"))]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Loss(loss::LossCommand),
+    Train(Box<train::TrainCommand>),
+    Eval(eval::EvalCommand),
+    Predict(predict::PredictCommand),
+    Embed(embed::EmbedCommand),
+    Export(export::ExportCommand),
+    Completions(completions::CompletionsCommand),
+    Bench(bench::BenchCommand),
+    Data(data::DataCommand),
+}
+
+impl Arguments {
+    /// Does what was asked for and returns the text to print.
+    pub fn run(self) -> Result<String, Failure> {
+        match self.command {
+            Some(command) => command.run(),
+            None => {
+                threads::start()?;
+                demo::run()
+            }
+        }
+    }
+}
+
+impl Command {
+    fn run(self) -> Result<String, Failure> {
+        // A benchmark starts the number of threads that it is given.
+        if !matches!(self, Self::Bench(_) | Self::Completions(_)) {
+            threads::start()?;
+        }
+        match self {
+            Self::Loss(command) => command.run(),
+            Self::Train(command) => command.run(),
+            Self::Eval(command) => command.run(),
+            Self::Predict(command) => command.run(),
+            Self::Embed(command) => command.run(),
+            Self::Export(command) => command.run(),
+            Self::Completions(command) => command.run(),
+            Self::Bench(command) => command.run(),
+            Self::Data(command) => command.run(),
+        }
+    }
+}

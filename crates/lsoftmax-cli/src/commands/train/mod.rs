@@ -1,0 +1,144 @@
+//! `lsoftmax train`.
+
+mod recipe;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use lsoftmax_lab::recipe::{Expected, OnDivergence, Recipe};
+use lsoftmax_lab::train::{self, Ended, Event, Options, RunSummary};
+
+use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
+use crate::failure::Failure;
+use crate::help::{KERNELS, TRAIN_EXIT_CODES};
+use crate::progress::TrainingProgress;
+use crate::signals::stop_flag;
+use crate::value_parsers::on_divergence;
+use recipe::RecipeArguments;
+
+const EXAMPLES: &str = "\
+Examples:
+  lsoftmax train mnist --quick                          a minute or two
+  lsoftmax train mnist --margin 4 --out runs/mnist      a row of the paper's table 2
+  lsoftmax train cifar10 --margin 3 --seed 7 --steps 6000
+  lsoftmax train --data my-photos/                      one directory of images per class
+  lsoftmax train --resume runs/mnist                    continues where it stopped
+
+With other --steps than the recipe's, its learning rate and λ schedules are stretched to fit.";
+
+/// Train a network by a recipe of the paper, or on a folder of images
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{KERNELS}\n\n{TRAIN_EXIT_CODES}"))]
+pub struct TrainCommand {
+    /// List the recipes
+    #[arg(long, conflicts_with_all = ["recipe", "resume"])]
+    list: bool,
+    /// Resume the run in this directory
+    #[arg(long, value_name = "RUN", conflicts_with_all = RecipeArguments::ids(), conflicts_with = "out")]
+    resume: Option<PathBuf>,
+    /// The directory of the run [default: runs/RECIPE-mM-sSEED]
+    #[arg(long, value_name = "RUN")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    recipe: RecipeArguments,
+    /// When training diverges: stop, or roll back to the last checkpoint and continue with a larger λ
+    /// [default: what the recipe says, which is to stop]
+    #[arg(long, value_parser = on_divergence())]
+    on_divergence: Option<OnDivergence>,
+    /// Write event files for TensorBoard to RUN/tensorboard; a resumed run continues them by itself
+    #[arg(long)]
+    tensorboard: bool,
+    #[command(flatten)]
+    device: DeviceArgument,
+    #[command(flatten)]
+    data_dir: DataDirArgument,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+impl TrainCommand {
+    pub fn run(self) -> Result<String, Failure> {
+        if self.list {
+            return list(&self.output);
+        }
+        let options = Options {
+            device: self.device.device,
+            on_divergence: self.on_divergence,
+            tensorboard: self.tensorboard,
+            stop: stop_flag()?,
+            ..Options::new(self.data_dir.clone().find()?)
+        };
+        let mut progress = TrainingProgress::new();
+        let mut observe = |event: Event<'_>| progress.show("", event);
+        let (out, ended) = match self.resume {
+            Some(out) => {
+                let ended = train::resume(&out, &options, &mut observe);
+                (out, ended)
+            }
+            None => {
+                let recipe = self.recipe.build(self.on_divergence, &options.data)?;
+                let out = self.out.unwrap_or_else(|| default_out(&recipe));
+                let ended = train::start(recipe, &out, &options, &mut observe);
+                (out, ended)
+            }
+        };
+        progress.finish();
+        match ended? {
+            Ended::Interrupted { step } => Err(interrupted(step, &out, &self.data_dir)),
+            Ended::Done(summary) => self.output.render(&*summary, |summary| text(summary, &out)),
+        }
+    }
+}
+
+fn default_out(Recipe { name, margin, seed, .. }: &Recipe) -> PathBuf {
+    PathBuf::from(format!("runs/{name}-m{margin}-s{seed}"))
+}
+
+fn interrupted(step: u64, out: &Path, data_dir: &DataDirArgument) -> Failure {
+    let mut command = format!("lsoftmax train --resume {}", out.display());
+    if let Some(path) = &data_dir.data_dir {
+        command.push_str(&format!(" --data-dir {}", path.display()));
+    }
+    Failure::interrupted(format!("stopped after step {step}; resume with `{command}`"))
+}
+
+fn list(output: &OutputArguments) -> Result<String, Failure> {
+    let recipes = Recipe::NAMES.iter().map(|name| Recipe::built_in(name));
+    let recipes = recipes.collect::<Result<Vec<_>, _>>()?;
+    let line = |Recipe { name, data, steps, batch, source, .. }: &Recipe| {
+        let data = data.to_string();
+        format!("{name:<32} {data:<9} {steps:>6} x {batch}  {source}")
+    };
+    output.render(&recipes, |recipes| recipes.iter().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+fn text(summary: &RunSummary, out: &Path) -> String {
+    let RunSummary { recipe, margin, steps, seconds, .. } = summary;
+    let mut lines = vec![format!("{recipe}, m = {margin}: {steps} steps in {seconds:.0} s")];
+    if let Some(found) = summary.validation {
+        let (error, wrong, images) = (found.error, found.wrong, found.images);
+        lines.push(format!("held out: {error:.2} % wrong ({wrong} of {images})"));
+    }
+    if let Some(test) = summary.test {
+        lines.push(format!(
+            "test: {:.2} % wrong ({} of {} images), {:.1}° to the class on average",
+            test.error, test.wrong, test.images, test.angle
+        ));
+    }
+    if let Some(Expected { test_error, tolerance }) = expected(out) {
+        lines.push(format!(
+            "the paper: {test_error:.2} % wrong (a run within {tolerance} of it counts as reproduced)"
+        ));
+    }
+    let out = out.display();
+    lines.push(format!(
+        "{out} has the model; next: `lsoftmax eval {out}`, `lsoftmax predict {out} IMAGE`"
+    ));
+    lines.join("\n")
+}
+
+/// The paper's result for the recipe and the margin of a finished run, if there is one.
+fn expected(run: &Path) -> Option<Expected> {
+    let recipe = Recipe::from_file(&run.join("recipe.toml")).ok()?;
+    recipe.expected(recipe.margin)
+}

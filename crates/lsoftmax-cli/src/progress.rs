@@ -1,0 +1,88 @@
+//! The progress of training: a bar on a terminal, lines elsewhere.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lsoftmax_lab::objective::BatchMetrics;
+use lsoftmax_lab::run::{Metric, Rollback};
+use lsoftmax_lab::train::Event;
+
+use crate::output::tell;
+
+/// Shows the events of training runs on stderr.
+pub struct TrainingProgress {
+    bar: ProgressBar,
+    terminal: bool,
+    /// The error on the validation images in percent, when last evaluated.
+    validation_error: Option<f64>,
+}
+
+impl TrainingProgress {
+    pub fn new() -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = if terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {eta} left\n{msg}");
+        let bar = bar.with_style(style.expect("the template is valid"));
+        Self { bar, terminal, validation_error: None }
+    }
+
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Shows an event of a run; `prefix` tells runs apart.
+    pub fn show(&mut self, prefix: &str, event: Event<'_>) {
+        match event {
+            Event::Started { step, steps, notes, .. } => {
+                notes.iter().for_each(|note| self.line(note));
+                if step > 0 {
+                    self.line(&format!("{prefix}resuming after step {step} of {steps}"));
+                }
+                self.validation_error = None;
+                self.bar.set_length(steps);
+                self.bar.set_position(step);
+                self.bar.reset_eta();
+            }
+            Event::Stepped { step } => self.bar.set_position(step),
+            Event::Logged(metric) => self.log(prefix, metric),
+            Event::Checkpointed { .. } => {}
+        }
+    }
+
+    fn log(&mut self, prefix: &str, metric: &Metric) {
+        match metric {
+            Metric::Training { step, means, lambda, learning_rate, images_per_second } => {
+                let BatchMetrics { loss, accuracy, angle, .. } = means;
+                let validation = self
+                    .validation_error
+                    .map_or(String::new(), |error| format!(", held out {error:.2} % wrong"));
+                let text = format!(
+                    "loss {loss:.4}, {:.2} % right, {angle:.1}°, λ {lambda:.3}, \
+                     rate {learning_rate:.4}, {images_per_second:.0} images/s{validation}",
+                    100.0 * accuracy
+                );
+                if self.terminal {
+                    self.bar.set_message(format!("{prefix}{text}"));
+                } else {
+                    self.line(&format!("{prefix}step {step}: {text}"));
+                }
+            }
+            Metric::Validation { step, error, loss } => {
+                self.validation_error = Some(*error);
+                if !self.terminal {
+                    self.line(&format!(
+                        "{prefix}step {step}: held out {error:.2} % wrong, loss {loss:.4}"
+                    ));
+                }
+            }
+            Metric::Rollback(Rollback { step, to, lambda_floor, reason }) => self.line(&format!(
+                "{prefix}step {step}: {reason}; \
+                 resuming from step {to} with λ of at least {lambda_floor}"
+            )),
+        }
+    }
+
+    fn line(&self, text: &str) {
+        if self.terminal { self.bar.println(text) } else { tell(text) }
+    }
+}

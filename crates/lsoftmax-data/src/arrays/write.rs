@@ -1,0 +1,93 @@
+//! Writing arrays so that none is ever seen half-written.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use npyz::WriterBuilder;
+use tempfile::NamedTempFile;
+
+use crate::files;
+
+/// Why a file could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot be written ({source}); check the directory, its permissions and the space left", path.display())]
+pub struct WriteError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// The system's reason.
+    source: std::io::Error,
+}
+
+/// Arrays that lie complete beside their places, and get their names at the end, one by one.
+///
+/// Dropped without [`commit`](Self::commit), it leaves nothing behind.
+///
+/// ```
+/// use lsoftmax_data::arrays::StagedArrays;
+/// let directory = tempfile::tempdir()?;
+/// let mut staged = StagedArrays::new(directory.path())?;
+/// staged.add("ones.npy", &[2, 3], &[1.0; 6])?;
+/// assert!(!directory.path().join("ones.npy").exists());
+/// staged.commit()?;
+/// assert!(directory.path().join("ones.npy").exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct StagedArrays {
+    directory: PathBuf,
+    files: Vec<(NamedTempFile, PathBuf)>,
+}
+
+impl StagedArrays {
+    /// Starts in `directory`, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn new(directory: impl AsRef<Path>) -> Result<Self, WriteError> {
+        let directory = directory.as_ref().to_owned();
+        match std::fs::create_dir_all(&directory) {
+            Ok(()) => Ok(Self { directory, files: Vec::new() }),
+            Err(source) => Err(WriteError { path: directory, source }),
+        }
+    }
+
+    /// Writes an array in f32, row by row, that will be called `name`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn add(&mut self, name: &str, shape: &[usize], values: &[f32]) -> Result<(), WriteError> {
+        let path = self.directory.join(name);
+        match write(&self.directory, shape, values) {
+            Ok(file) => {
+                self.files.push((file, path));
+                Ok(())
+            }
+            Err(source) => Err(WriteError { path, source }),
+        }
+    }
+
+    /// Gives all arrays their names, replacing files that have them.
+    ///
+    /// # Errors
+    /// When a file cannot be renamed.
+    pub fn commit(self) -> Result<(), WriteError> {
+        for (file, path) in self.files {
+            if let Err(source) = files::persist(file, &path) {
+                return Err(WriteError { path, source });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write(directory: &Path, shape: &[usize], values: &[f32]) -> std::io::Result<NamedTempFile> {
+    let file = files::temporary(directory)?;
+    let shape: Vec<u64> = shape.iter().map(|side| *side as u64).collect();
+    let mut buffer = BufWriter::with_capacity(1 << 18, file);
+    let options = npyz::WriteOptions::<f32>::new().default_dtype();
+    let mut array = options.shape(&shape).writer(&mut buffer).begin_nd()?;
+    array.extend(values.iter().copied())?;
+    array.finish()?;
+    buffer.flush()?;
+    buffer.into_inner().map_err(std::io::IntoInnerError::into_error)
+}

@@ -1,0 +1,287 @@
+//! Images and their labels in memory.
+
+use std::collections::TryReserveError;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::contents::hexadecimal;
+use crate::random::{Purpose, Random};
+
+/// The size of one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// 1 for grey, 3 for red, green and blue.
+    pub channels: usize,
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+}
+
+impl Shape {
+    /// The pixels of one image, all channels.
+    pub fn pixels(&self) -> usize {
+        self.channels * self.height * self.width
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} x {} x {}", self.channels, self.height, self.width)
+    }
+}
+
+/// Why images could not be put together or divided.
+#[derive(Debug, thiserror::Error)]
+pub enum ImagesError {
+    /// Pixels and labels do not belong together.
+    #[error("{labels} images of {shape} have {} pixels, but there are {pixels}", labels * shape.pixels())]
+    Pixels {
+        /// The labels given, one an image.
+        labels: usize,
+        /// The size of one image.
+        shape: Shape,
+        /// The pixels given.
+        pixels: usize,
+    },
+    /// An image that is not there.
+    #[error("there is no image {index} among {images}")]
+    Index {
+        /// The image asked for.
+        index: u32,
+        /// The images there are.
+        images: usize,
+    },
+    /// More images are to be held out than leaves any.
+    #[error(
+        "{held_out} images cannot be held out of {images}; at least one must remain to train on"
+    )]
+    HeldOut {
+        /// The images to hold out.
+        held_out: usize,
+        /// The images there are.
+        images: usize,
+    },
+    /// A class that a model does not know.
+    #[error(
+        "the model knows no class `{class}`; its classes are {}{}",
+        known.iter().take(10).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+        if known.len() > 10 { ", …" } else { "" }
+    )]
+    Class {
+        /// The name of the class.
+        class: String,
+        /// The names that the model knows.
+        known: Vec<String>,
+    },
+    /// Not enough memory.
+    #[error("the images do not fit into memory ({0}); use fewer or smaller ones")]
+    Memory(#[from] TryReserveError),
+}
+
+/// Images of one size: pixels as N x C x H x W bytes, and a label each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Images {
+    shape: Shape,
+    pixels: Vec<u8>,
+    labels: Vec<u32>,
+}
+
+impl Images {
+    /// Images of `shape`, one a label.
+    ///
+    /// # Errors
+    /// When the number of pixels is not that of so many images.
+    pub fn new(shape: Shape, pixels: Vec<u8>, labels: Vec<u32>) -> Result<Self, ImagesError> {
+        if shape.pixels().checked_mul(labels.len()) != Some(pixels.len()) {
+            return Err(ImagesError::Pixels { labels: labels.len(), shape, pixels: pixels.len() });
+        }
+        Ok(Self { shape, pixels, labels })
+    }
+
+    /// The number of images.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// The size of each image.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// All pixels, N x C x H x W.
+    pub fn pixels(&self) -> &[u8] {
+        &self.pixels
+    }
+
+    /// All pixels, taken out.
+    pub fn into_pixels(self) -> Vec<u8> {
+        self.pixels
+    }
+
+    /// All labels.
+    pub fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    /// The pixels of one image, C x H x W; panics if there is no such image.
+    pub fn image(&self, index: usize) -> &[u8] {
+        let size = self.shape.pixels();
+        &self.pixels[index * size..][..size]
+    }
+
+    /// Some of the images, in the order given.
+    ///
+    /// # Errors
+    /// When an index is beyond the last image, or memory is short.
+    pub fn select(&self, indices: &[u32]) -> Result<Self, ImagesError> {
+        let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+        pixels.try_reserve_exact(indices.len() * self.shape.pixels())?;
+        labels.try_reserve_exact(indices.len())?;
+        for &index in indices {
+            let Some(label) = self.labels.get(index as usize) else {
+                return Err(ImagesError::Index { index, images: self.len() });
+            };
+            labels.push(*label);
+            pixels.extend_from_slice(self.image(index as usize));
+        }
+        Ok(Self { shape: self.shape, pixels, labels })
+    }
+
+    /// Holds `held_out` images back for validation (the paper: 5,000 of CIFAR's 50,000): the last ones
+    /// of a permutation that depends on the seed and the number of images alone. Returns those to
+    /// train on and those held out, each in the order they had.
+    ///
+    /// ```
+    /// use lsoftmax_data::{Images, Shape};
+    /// let shape = Shape { channels: 1, height: 1, width: 1 };
+    /// let images = Images::new(shape, vec![0; 100], vec![0; 100])?;
+    /// let (train, validation) = images.hold_out(10, 42)?;
+    /// assert_eq!((train.len(), validation.len()), (90, 10));
+    /// # Ok::<(), lsoftmax_data::ImagesError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When none would remain, or memory is short.
+    pub fn hold_out(&self, held_out: usize, seed: u64) -> Result<(Self, Self), ImagesError> {
+        let images = self.len();
+        let count = u32::try_from(images).ok().filter(|_| held_out < images);
+        let Some(count) = count else {
+            return Err(ImagesError::HeldOut { held_out, images });
+        };
+        let mut order = Random::new(seed, Purpose::Validation, 0, 0).permutation(count);
+        let mut validation = order.split_off(images - held_out);
+        order.sort_unstable();
+        validation.sort_unstable();
+        Ok((self.select(&order)?, self.select(&validation)?))
+    }
+}
+
+/// A labelled set of images, read from its files.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    /// What it is called.
+    pub name: String,
+    /// The number of classes; labels are below it.
+    pub classes: usize,
+    /// The names of the classes, where they are known, one a class.
+    pub class_names: Option<Vec<String>>,
+    /// The images to train on (and to hold some out of, see [`Images::hold_out`]).
+    pub train: Images,
+    /// The images to test on, if the set has its own.
+    pub test: Option<Images>,
+}
+
+/// Part of a data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// The images to train on, held-out ones included.
+    Train,
+    /// The images to test on.
+    Test,
+}
+
+impl Split {
+    /// All parts.
+    pub const ALL: [Self; 2] = [Self::Train, Self::Test];
+
+    /// `train` or `test`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Test => "test",
+        }
+    }
+}
+
+/// Where a data set has no test images, one in this many of its images becomes one.
+const TEST_SHARE: usize = 10;
+
+impl Dataset {
+    /// A SHA-256 of all that a run depends on: images, labels and the names of classes.
+    pub fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        for images in std::iter::once(&self.train).chain(&self.test) {
+            let Shape { channels, height, width } = images.shape;
+            for number in [images.len(), channels, height, width] {
+                digest.update((number as u64).to_le_bytes());
+            }
+            images.labels.iter().for_each(|label| digest.update(label.to_le_bytes()));
+            digest.update(&images.pixels);
+        }
+        for name in self.class_names.iter().flatten() {
+            digest.update((name.len() as u64).to_le_bytes());
+            digest.update(name);
+        }
+        hexadecimal(digest)
+    }
+
+    /// Sees to it that there are test images: where there are none, a tenth of those to train on, by
+    /// the seed alone; none of less than twenty.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn with_test(mut self, seed: u64) -> Result<Self, ImagesError> {
+        if self.test.is_none() && self.train.len() >= 2 * TEST_SHARE {
+            // Another seed than that of the validation images, which come from the rest.
+            let (rest, test) = self.train.hold_out(self.train.len() / TEST_SHARE, !seed)?;
+            (self.train, self.test) = (rest, Some(test));
+        }
+        Ok(self)
+    }
+
+    /// The images of a split, if there are any.
+    pub fn split(self, split: Split) -> Option<Images> {
+        match split {
+            Split::Train => Some(self.train),
+            Split::Test => self.test,
+        }
+    }
+
+    /// Numbers the classes as a model does that knows them by these names. A folder need not have all
+    /// of a model's classes.
+    ///
+    /// # Errors
+    /// When the model does not know a class.
+    pub fn numbered_as(mut self, known: &[String]) -> Result<Self, ImagesError> {
+        let Some(names) = &self.class_names else { return Ok(self) };
+        let number = |class: &String| {
+            let number = known.iter().position(|name| name == class);
+            number
+                .map(|number| number as u32)
+                .ok_or_else(|| ImagesError::Class { class: class.clone(), known: known.to_vec() })
+        };
+        let numbers = names.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+        for images in std::iter::once(&mut self.train).chain(&mut self.test) {
+            images.labels.iter_mut().for_each(|label| *label = numbers[*label as usize]);
+        }
+        (self.classes, self.class_names) = (known.len(), Some(known.to_vec()));
+        Ok(self)
+    }
+}

@@ -1,0 +1,317 @@
+//! Getting a set from where its authors, or somebody else, keep it.
+//!
+//! Downloads lie beside the set's place in a hidden directory, from which a later call goes on. The
+//! files are unpacked there too, checked, synced, and only then renamed into place.
+
+mod download;
+mod error;
+mod unpack;
+
+pub use download::Timeouts;
+pub use error::{Damage, FetchError};
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use ureq::Agent;
+
+use crate::check::check_files;
+use crate::directory::{DataDir, SetLocation};
+use crate::sets::{Archive, Set};
+use download::Download;
+use unpack::Failure;
+
+/// Where archives come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The official address. The SHA-256 of each archive is checked, and then that of each file.
+    Official,
+    /// Another address with the same archives, perhaps packed anew: the SHA-256 of each file is
+    /// checked.
+    Mirror(String),
+    /// A directory with the same archives, likewise.
+    Directory(PathBuf),
+}
+
+impl Origin {
+    /// What was given as a mirror: an address, or else a directory.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn parse(text: &str) -> Result<Self, FetchError> {
+        if text.starts_with("http://") || text.starts_with("https://") {
+            return Ok(Self::Mirror(text.to_owned()));
+        }
+        match Path::new(text) {
+            path if path.is_dir() => Ok(Self::Directory(path.to_owned())),
+            _ => Err(FetchError::From(text.to_owned())),
+        }
+    }
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchProgress<'a> {
+    /// Bytes have come.
+    Downloading {
+        /// The archive.
+        archive: &'a str,
+        /// The bytes that are there.
+        received: u64,
+        /// The bytes there will be, if the server says so.
+        total: Option<u64>,
+    },
+    /// An archive is being checked and unpacked.
+    Unpacking {
+        /// The archive.
+        archive: &'a str,
+    },
+}
+
+/// A set that is there now.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fetched {
+    /// What it is called.
+    pub name: &'static str,
+    /// Where it is.
+    pub place: String,
+    /// How it came there.
+    pub outcome: FetchOutcome,
+}
+
+/// How a set came to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FetchOutcome {
+    /// It is built into the program.
+    BuiltIn,
+    /// It was there, and whole.
+    AlreadyThere,
+    /// It was fetched.
+    Fetched,
+}
+
+/// Fetches a set, unless it is there and whole.
+///
+/// # Errors
+/// When it cannot be had, is not the original, or cannot be written. The set's place is then as it was.
+pub fn fetch(
+    set: &Set,
+    data: &DataDir,
+    origin: &Origin,
+    timeouts: Timeouts,
+    progress: &mut dyn FnMut(FetchProgress),
+) -> Result<Fetched, FetchError> {
+    let fetched = |place: &SetLocation, outcome| {
+        Ok(Fetched { name: set.name, place: place.to_string(), outcome })
+    };
+    let place = set.place(data);
+    if place == SetLocation::BuiltIn && *origin == Origin::Official {
+        return fetched(&place, FetchOutcome::BuiltIn);
+    }
+    let place = SetLocation::Directory(data.of(set));
+    if check_files(set, &place).is_ok() {
+        return fetched(&place, FetchOutcome::AlreadyThere);
+    }
+    let work = Work::start(set, data)?;
+    let agent = download::agent(timeouts);
+    for archive in set.archives {
+        work.stage(archive, origin, &agent, progress)?;
+    }
+    work.finish(&data.of(set))?;
+    fetched(&place, FetchOutcome::Fetched)
+}
+
+/// The hidden directory in which a set is put together. Dropped, it leaves only what a later call can
+/// go on from.
+struct Work<'a> {
+    set: &'a Set,
+    directory: PathBuf,
+    /// The unpacked files.
+    staged: PathBuf,
+    /// Locked while this lives.
+    _lock: File,
+}
+
+impl<'a> Work<'a> {
+    fn start(set: &'a Set, data: &DataDir) -> Result<Self, FetchError> {
+        let directory = data.path().join(format!(".{}.part", set.name));
+        let write = FetchError::write(&directory);
+        std::fs::create_dir_all(&directory).map_err(&write)?;
+        let lock = directory.join("lock");
+        let lock = File::options().create(true).append(true).open(lock).map_err(&write)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => return Err(FetchError::Busy(data.of(set))),
+            // A file system without locks: go on without.
+            Err(std::fs::TryLockError::Error(_)) => {}
+        }
+        let staged = directory.join("files");
+        remove_directory(&staged).map_err(&write)?;
+        std::fs::create_dir(&staged).map_err(&write)?;
+        Ok(Self { set, directory, staged, _lock: lock })
+    }
+
+    /// Gets an archive and unpacks it.
+    fn stage(
+        &self,
+        archive: &Archive,
+        origin: &Origin,
+        agent: &Agent,
+        progress: &mut dyn FnMut(FetchProgress),
+    ) -> Result<(), FetchError> {
+        let url = match origin {
+            Origin::Directory(directory) => {
+                let path = directory.join(archive.name);
+                return self.stage_local(archive, &path, progress);
+            }
+            Origin::Official => format!("{}{}", archive.base, archive.name),
+            Origin::Mirror(base) => join(base, archive.name),
+        };
+        let part = self.directory.join(format!("{}.part", archive.name));
+        let download =
+            Download { agent, url: &url, part: &part, limit: 2 * archive.bytes + (1 << 16) };
+        let official = *origin == Origin::Official;
+        loop {
+            let length = std::fs::metadata(&part).map_or(0, |metadata| metadata.len());
+            let whole = length == archive.bytes
+                && unpack::sum(&part).is_ok_and(|sum| sum == archive.sha256);
+            let resumed = !whole
+                && download
+                    .run(&mut |received, total| {
+                        progress(FetchProgress::Downloading {
+                            archive: archive.name,
+                            received,
+                            total,
+                        });
+                    })
+                    .inspect_err(|error| {
+                        if matches!(error, FetchError::Damaged { .. }) {
+                            let _ = std::fs::remove_file(&part);
+                        }
+                    })?;
+            progress(FetchProgress::Unpacking { archive: archive.name });
+            let damage = match self.unpack(archive, &part, official)? {
+                None => return Ok(()),
+                Some(damage) => damage,
+            };
+            std::fs::remove_file(&part).map_err(FetchError::write(&part))?;
+            // What an earlier call left may be of another file: once more, from the start.
+            if !resumed {
+                return Err(FetchError::Damaged { origin: url, damage, local: false });
+            }
+        }
+    }
+
+    fn stage_local(
+        &self,
+        archive: &Archive,
+        path: &Path,
+        progress: &mut dyn FnMut(FetchProgress),
+    ) -> Result<(), FetchError> {
+        let local = |source| FetchError::Local { path: path.to_owned(), source };
+        if !std::fs::metadata(path).map_err(local)?.is_file() {
+            return Err(local(ErrorKind::InvalidInput.into()));
+        }
+        File::open(path).map_err(local)?;
+        progress(FetchProgress::Unpacking { archive: archive.name });
+        match self.unpack(archive, path, false)? {
+            None => Ok(()),
+            Some(damage) => {
+                let origin = path.display().to_string();
+                Err(FetchError::Damaged { origin, damage, local: true })
+            }
+        }
+    }
+
+    /// Unpacks an archive, or says why it is not the set's.
+    fn unpack(
+        &self,
+        archive: &Archive,
+        path: &Path,
+        official: bool,
+    ) -> Result<Option<Damage>, FetchError> {
+        if official {
+            let found = unpack::sum(path).map_err(FetchError::write(path))?;
+            if found != archive.sha256 {
+                return Ok(Some(Damage::Sum { found, expected: archive.sha256 }));
+            }
+        }
+        match unpack::unpack(self.set, archive, path, &self.staged) {
+            Ok(()) => Ok(None),
+            Err(Failure::Damage(damage)) => Ok(Some(damage)),
+            Err(Failure::Disk(error)) => Err(error),
+        }
+    }
+
+    /// Gives the files their place.
+    fn finish(self, target: &Path) -> Result<(), FetchError> {
+        let write = FetchError::write(target);
+        if target.exists() {
+            // Some of it is there, and not whole: each file is replaced by itself.
+            replace(&self.staged, target).map_err(&write)?;
+        } else {
+            sync_directory(&self.staged);
+            std::fs::rename(&self.staged, target).map_err(&write)?;
+        }
+        if let Some(parent) = target.parent() {
+            sync_directory(parent);
+        }
+        let _ = remove_directory(&self.directory);
+        Ok(())
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        let _ = remove_directory(&self.staged);
+        let parts = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let kept = parts.filter(|part| {
+            let empty = part.metadata().is_ok_and(|metadata| metadata.len() == 0);
+            part.file_name() != "lock" && !(empty && std::fs::remove_file(part.path()).is_ok())
+        });
+        if kept.count() == 0 {
+            let _ = remove_directory(&self.directory);
+        }
+    }
+}
+
+/// An archive at a mirror, which may be named by its directory or be the archive itself.
+fn join(base: &str, name: &str) -> String {
+    match base.rsplit_once('/') {
+        Some((_, last)) if last == name => base.to_owned(),
+        _ => format!("{}/{name}", base.trim_end_matches('/')),
+    }
+}
+
+/// Moves every file below `from` to its place below `to`.
+fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            replace(&from, &to)?;
+        } else {
+            std::fs::rename(&from, &to)?;
+        }
+    }
+    sync_directory(to);
+    Ok(())
+}
+
+/// Directories can be synced on Unix alone; elsewhere a rename is as good as it gets.
+fn sync_directory(path: &Path) {
+    if let Ok(directory) = File::open(path) {
+        let _ = directory.sync_all();
+    }
+}
+
+fn remove_directory(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,212 @@
+//! A folder of images with one directory a class.
+
+use std::ffi::OsString;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits, imageops::FilterType};
+use rayon::prelude::*;
+
+use crate::contents;
+use crate::dataset::{Dataset, Images, Shape};
+use crate::error::{DataError, DataProblem};
+
+/// The largest side of an image that is made of a file.
+const SIDE_LIMIT: usize = 4096;
+/// The largest side of an image in a file.
+const FILE_SIDE_LIMIT: u32 = 1 << 15;
+/// The memory that decoding one file may take.
+const FILE_MEMORY_LIMIT: u64 = 1 << 29;
+
+/// Reads a folder that has a directory of JPEG, PNG or WebP images for each class, or two such folders
+/// called `train` and `test` in it.
+///
+/// Classes and images are taken in the order of their names, so the result does not depend on the file
+/// system. Hidden files and directories are passed over. An image is turned upright if it says how,
+/// cut in the middle to the aspect of `shape`, and resized to it; transparency is dropped.
+///
+/// # Errors
+/// When the folder is not of this form, or for the first image that cannot be read.
+pub fn read_folder(path: impl AsRef<Path>, shape: Shape) -> Result<Dataset, DataError> {
+    let path = path.as_ref();
+    let sides = 1..=SIDE_LIMIT;
+    if !matches!(shape.channels, 1 | 3)
+        || !sides.contains(&shape.height)
+        || !sides.contains(&shape.width)
+    {
+        return Err(DataError::new(path, DataProblem::Shape(shape)));
+    }
+    let (train, test) = (path.join("train"), path.join("test"));
+    let (names, train, test) = if has_directories(&train) && has_directories(&test) {
+        let names = classes(&train)?;
+        let test_names = classes(&test)?;
+        if let Some(unknown) = test_names.iter().find(|name| !names.contains(name)) {
+            return Err(DataError::new(test.join(unknown), DataProblem::UnknownClass));
+        }
+        let test = read_classes(&test, &names, &test_names, shape)?;
+        let train = read_classes(&train, &names, &names, shape)?;
+        (names, train, Some(test))
+    } else {
+        let names = classes(path)?;
+        let train = read_classes(path, &names, &names, shape)?;
+        (names, train, None)
+    };
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    Ok(Dataset {
+        name: name.to_string_lossy().into_owned(),
+        classes: names.len(),
+        class_names: Some(names.iter().map(|name| name.to_string_lossy().into_owned()).collect()),
+        train,
+        test,
+    })
+}
+
+/// Whether this is a folder of classes, rather than a class called `train` or `test`.
+fn has_directories(path: &Path) -> bool {
+    visible(path).is_ok_and(|names| names.iter().any(|name| path.join(name).is_dir()))
+}
+
+/// The names in a directory that are not hidden, sorted.
+fn visible(path: &Path) -> Result<Vec<OsString>, DataError> {
+    let refuse = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotADirectory => DataError::new(path, DataProblem::NotDirectory),
+        std::io::ErrorKind::NotFound => DataError::new(path, DataProblem::NoFile),
+        _ => DataError::new(path, DataProblem::Read(error)),
+    };
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(refuse)? {
+        let name = entry.map_err(refuse)?.file_name();
+        if !name.as_encoded_bytes().starts_with(b".") {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn classes(path: &Path) -> Result<Vec<OsString>, DataError> {
+    let names = visible(path)?;
+    if let Some(file) = names.iter().find(|name| !path.join(name).is_dir()) {
+        return Err(DataError::new(path.join(file), DataProblem::Loose));
+    }
+    if names.is_empty() {
+        return Err(DataError::new(path, DataProblem::NoClasses));
+    }
+    Ok(names)
+}
+
+/// Reads the images of the classes `present` in `path`; labels count in `names`.
+fn read_classes(
+    path: &Path,
+    names: &[OsString],
+    present: &[OsString],
+    shape: Shape,
+) -> Result<Images, DataError> {
+    let (mut files, mut labels) = (Vec::new(), Vec::new());
+    for (label, name) in names.iter().enumerate().filter(|(_, name)| present.contains(name)) {
+        let class = path.join(name);
+        let images = visible(&class)?;
+        if images.is_empty() {
+            return Err(DataError::new(class, DataProblem::EmptyClass));
+        }
+        labels.extend(images.iter().map(|_| label as u32));
+        files.extend(images.iter().map(|image| class.join(image)));
+    }
+    let images = read_images(&files, shape)?;
+    Ok(Images::new(shape, images.into_pixels(), labels).expect("one image a file"))
+}
+
+/// Reads image files, in the order given, as images of `shape`; all have the label 0.
+///
+/// # Errors
+/// For the first image that cannot be read.
+pub fn read_images(files: &[PathBuf], shape: Shape) -> Result<Images, DataError> {
+    let mut pixels = Vec::new();
+    let size = files.len().checked_mul(shape.pixels());
+    if size.is_none_or(|size| pixels.try_reserve_exact(size).is_err()) {
+        let place = files.first().cloned().unwrap_or_default();
+        return Err(DataError::new(place, DataProblem::Memory { images: files.len(), shape }));
+    }
+    pixels.resize(files.len() * shape.pixels(), 0);
+    let each = pixels.par_chunks_exact_mut(shape.pixels()).zip(files);
+    let results: Vec<_> = each.map(|(pixels, file)| read_image(file, shape, pixels)).collect();
+    results.into_iter().collect::<Result<(), _>>()?;
+    Ok(Images::new(shape, pixels, vec![0; files.len()]).expect("one image a file"))
+}
+
+/// The image files in a directory, and in its directories, sorted.
+///
+/// # Errors
+/// When a directory cannot be read.
+pub fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut files = Vec::new();
+    for name in visible(directory)? {
+        let path = directory.join(name);
+        if path.is_dir() { files.extend(files_in(&path)?) } else { files.push(path) }
+    }
+    Ok(files)
+}
+
+fn read_image(path: &PathBuf, shape: Shape, pixels: &mut [u8]) -> Result<(), DataError> {
+    if path.is_dir() {
+        return Err(DataError::new(path, DataProblem::Nested));
+    }
+    let file = contents::open(path).map_err(|error| match error.problem {
+        DataProblem::Missing => DataError::new(path, DataProblem::NoFile),
+        _ => error,
+    })?;
+    let image = decode(BufReader::new(file)).map_err(|problem| DataError::new(path, problem))?;
+    let image = fit(image, shape.height as u32, shape.width as u32);
+    match shape.channels {
+        1 => pixels.copy_from_slice(image.into_luma8().as_raw()),
+        _ => {
+            let image = image.into_rgb8();
+            let (red, rest) = pixels.split_at_mut(shape.height * shape.width);
+            let (green, blue) = rest.split_at_mut(shape.height * shape.width);
+            let planes = red.iter_mut().zip(green).zip(blue);
+            for (((red, green), blue), pixel) in planes.zip(image.pixels()) {
+                [*red, *green, *blue] = pixel.0;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn decode(file: BufReader<std::fs::File>) -> Result<DynamicImage, DataProblem> {
+    let mut reader = ImageReader::new(file).with_guessed_format().map_err(DataProblem::Read)?;
+    let known = [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP];
+    if !reader.format().is_some_and(|format| known.contains(&format)) {
+        return Err(DataProblem::NotImage);
+    }
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(FILE_SIDE_LIMIT);
+    limits.max_image_height = Some(FILE_SIDE_LIMIT);
+    limits.max_alloc = Some(FILE_MEMORY_LIMIT);
+    reader.limits(limits);
+    let refuse = |error: image::ImageError| DataProblem::Image(error.to_string());
+    let mut decoder = reader.into_decoder().map_err(refuse)?;
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let mut image = DynamicImage::from_decoder(decoder).map_err(refuse)?;
+    image.apply_orientation(orientation);
+    Ok(image)
+}
+
+/// Cut in the middle to the aspect of `height` x `width`, then resized: the shorter side fits, and
+/// nothing larger than the image in the file is ever made of it.
+fn fit(image: DynamicImage, height: u32, width: u32) -> DynamicImage {
+    let (rows, columns) = (u64::from(image.height()), u64::from(image.width()));
+    let (h, w) = (u64::from(height), u64::from(width));
+    // The largest part of the image with the aspect w : h, to the nearest pixel.
+    let (part_rows, part_columns) = if columns * h > rows * w {
+        (rows, ((2 * rows * w + h) / (2 * h)).clamp(1, columns))
+    } else {
+        (((2 * columns * h + w) / (2 * w)).clamp(1, rows), columns)
+    };
+    let (top, left) = ((rows - part_rows) / 2, (columns - part_columns) / 2);
+    let part = image.crop_imm(left as u32, top as u32, part_columns as u32, part_rows as u32);
+    if (part.height(), part.width()) == (height, width) {
+        return part;
+    }
+    part.resize_exact(width, height, FilterType::CatmullRom)
+}

@@ -1,0 +1,45 @@
+//! Labelled images: where they are found, how they are read, and how they become batches; and numpy arrays.
+//!
+//! ```text
+//! file → DataSource (a set or a folder) → Dataset (u8 pixels, labels) → Loader (shuffle, crop, flip, subtract mean) → Batch
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | [`DataSource`] | a set by its name, or a folder of images |
+//! | [`Set`], [`fetch()`], [`check`], [`list`] | the data sets known by name: downloaded, checked, listed |
+//! | [`read_folder`], [`read_images`] | folders with one directory per class, and image files |
+//! | [`Dataset`], [`Images`] | images and labels in memory, divided into training, validation and test images |
+//! | [`Loader`], [`Augment`], [`Mean`] | batches, prepared ahead of need |
+//! | [`arrays`] | numpy's `.npy` files |
+//! | [`files`] | files that are either complete or absent |
+//!
+//! MNIST is part of the crate; the other sets are downloaded. Nothing here knows of networks or training.
+
+pub mod arrays;
+mod augment;
+mod check;
+mod cifar;
+mod contents;
+mod dataset;
+mod directory;
+mod error;
+pub mod fetch;
+pub mod files;
+mod folder;
+mod idx;
+mod loader;
+mod random;
+mod sets;
+mod source;
+
+pub use augment::{Augment, Mean, SCALE};
+pub use check::{Checked, CheckedFile, Listed, SetState, check, list};
+pub use dataset::{Dataset, Images, ImagesError, Shape, Split};
+pub use directory::{DataDir, SetLocation, VARIABLE};
+pub use error::{DataError, DataProblem};
+pub use fetch::fetch;
+pub use folder::{files_in, read_folder, read_images};
+pub use loader::{Ahead, Batch, Last, Loader, LoaderError, Sampling};
+pub use sets::{Archive, CIFAR10, CIFAR100, FASHION_MNIST, Format, MNIST, Set, SetFile};
+pub use source::DataSource;

@@ -1,0 +1,92 @@
+//! Where labelled images come from.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::{Dataset, Shape};
+use crate::directory::DataDir;
+use crate::error::DataError;
+use crate::folder::read_folder;
+use crate::sets::Set;
+
+/// A data set known by its name, or a folder of images.
+///
+/// ```
+/// use lsoftmax_data::{DataSource, MNIST};
+/// assert_eq!(DataSource::from("mnist"), DataSource::Set(&MNIST));
+/// assert_eq!(DataSource::from("photos/mnist"), DataSource::Folder("photos/mnist".into()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum DataSource {
+    /// One of [`Set::ALL`].
+    Set(&'static Set),
+    /// A folder with a directory of images for each class; see [`read_folder`].
+    Folder(PathBuf),
+}
+
+impl DataSource {
+    /// Reads the images. Those of a folder are brought to `shape`; those of a set have their own.
+    ///
+    /// # Errors
+    /// When the images are missing, or a file is not what it should be.
+    pub fn read(&self, data: &DataDir, shape: Shape) -> Result<Dataset, DataError> {
+        match self {
+            Self::Set(set) => set.read(data),
+            Self::Folder(path) => read_folder(path, shape),
+        }
+    }
+
+    /// The name of the set, or of the folder without those above it; without characters that a file name
+    /// cannot have.
+    pub fn name(&self) -> String {
+        let name = match self {
+            Self::Set(set) => set.name,
+            Self::Folder(path) => path.file_name().and_then(|name| name.to_str()).unwrap_or(""),
+        };
+        let name: String = name.chars().filter(|c| !c.is_control() && *c != '\\').collect();
+        if name.is_empty() { "folder".into() } else { name }
+    }
+
+    /// The same source for a process in any other working directory.
+    pub fn absolute(self) -> Self {
+        match self {
+            Self::Folder(path) => Self::Folder(std::path::absolute(&path).unwrap_or(path)),
+            set => set,
+        }
+    }
+
+    /// Whether this is the empty path, which names nothing.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Folder(path) if path.as_os_str().is_empty())
+    }
+}
+
+impl From<&str> for DataSource {
+    fn from(text: &str) -> Self {
+        Set::named(text).map_or_else(|| Self::Folder(Path::new(text).to_owned()), Self::Set)
+    }
+}
+
+impl From<String> for DataSource {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<DataSource> for String {
+    fn from(source: DataSource) -> String {
+        source.to_string()
+    }
+}
+
+impl fmt::Display for DataSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Set(set) => f.write_str(set.name),
+            Self::Folder(path) => path.display().fmt(f),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Batches: a pure function of the step, and of what the paper says becomes of an image.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lsoftmax_data::{Augment, Batch, Images, Last, Loader, LoaderError, Mean, Sampling, Shape};
+use proptest::prelude::*;
+
+const SHAPE: Shape = Shape { channels: 2, height: 6, width: 5 };
+
+/// Images whose pixels all differ from their neighbours, and labels that are all different.
+fn images(count: usize) -> Images {
+    let pixels = (0..count * SHAPE.pixels()).map(|i| (i * 97 % 251) as u8).collect();
+    Images::new(SHAPE, pixels, (100..100 + count as u32).collect()).expect("images")
+}
+
+fn loader(count: usize, sampling: Sampling) -> Arc<Loader> {
+    let images = images(count);
+    let mean = Mean::of(&images);
+    Arc::new(Loader::new(images, mean, sampling).expect("a loader"))
+}
+
+fn sampling(batch: usize, last: Last) -> Sampling {
+    Sampling { last, ..Sampling::training(batch, 7, Augment { pad: 2, flip: true }) }
+}
+
+const LASTS: [Last; 3] = [Last::Span, Last::Keep, Last::Drop];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn a_batch_is_the_same_on_any_number_of_threads_and_after_a_restart_at_any_step(
+        count in 1usize..40, batch in 1usize..12, start in 0u64..60, threads in 0usize..5, last in 0usize..3,
+    ) {
+        let last = LASTS[last];
+        prop_assume!(last != Last::Drop || batch <= count);
+        let steps = start..start + 9;
+        // Each batch by a loader of its own, which has seen nothing else.
+        let alone: Vec<Batch> =
+            steps.clone().map(|step| loader(count, sampling(batch, last)).batch(step)).collect();
+        let shared = loader(count, sampling(batch, last));
+        prop_assert_eq!(&shared.ahead(steps.clone(), threads).collect::<Vec<_>>(), &alone);
+        // Others have moved the loader on; that changes nothing.
+        shared.batch(1_000_000);
+        let again: Vec<Batch> = shared.ahead(steps, threads).collect();
+        prop_assert_eq!(again, alone);
+    }
+}
+
+#[test]
+fn every_epoch_has_every_sample_once_in_an_order_of_its_own() {
+    for last in LASTS {
+        let loader = loader(12, sampling(4, last));
+        let epoch = |epoch: u64| -> Vec<u32> {
+            let steps = epoch * 3..epoch * 3 + 3;
+            loader.ahead(steps, 1).flat_map(|batch| batch.indices).collect()
+        };
+        let mut orders = BTreeSet::new();
+        for number in 0..20 {
+            let order = epoch(number);
+            assert_eq!(order.iter().copied().collect::<BTreeSet<_>>(), (0..12).collect());
+            orders.insert(order);
+        }
+        assert_eq!(orders.len(), 20);
+        assert_eq!(loader.steps_per_epoch(), 3);
+    }
+}
+
+#[test]
+fn where_an_epoch_ends_inside_a_batch_it_spans_shrinks_or_is_dropped() {
+    let sizes = |last| -> Vec<usize> {
+        loader(10, sampling(4, last)).ahead(0..5, 0).map(|batch| batch.labels.len()).collect()
+    };
+    assert_eq!(sizes(Last::Span), [4, 4, 4, 4, 4]);
+    assert_eq!(sizes(Last::Keep), [4, 4, 2, 4, 4]);
+    assert_eq!(sizes(Last::Drop), [4, 4, 4, 4, 4]);
+
+    // Spanning, five batches of four are two epochs of ten; dropping, two batches are eight of one.
+    let seen = |last, steps| -> Vec<u32> {
+        loader(10, sampling(4, last)).ahead(0..steps, 0).flat_map(|batch| batch.indices).collect()
+    };
+    let spanned = seen(Last::Span, 5);
+    for epoch in spanned.chunks(10) {
+        assert_eq!(epoch.iter().collect::<BTreeSet<_>>().len(), 10);
+    }
+    assert_eq!(seen(Last::Keep, 3), spanned[..10], "the order is that of the epoch");
+    assert_eq!(seen(Last::Drop, 2), spanned[..8]);
+}
+
+#[test]
+fn labels_stay_with_their_images() {
+    for batch in loader(10, sampling(3, Last::Span)).ahead(0..20, 2) {
+        assert!(
+            batch.labels.iter().zip(&batch.indices).all(|(label, index)| *label == 100 + index)
+        );
+    }
+}
+
+#[test]
+fn another_seed_gives_another_order() {
+    let with = |seed| loader(50, Sampling::training(50, seed, Augment::NONE)).batch(0).indices;
+    assert_eq!(with(1), with(1));
+    assert_ne!(with(1), with(2));
+}
+
+/// The mean, by the definition.
+fn mean(images: &Images) -> Vec<f64> {
+    let size = images.shape().pixels();
+    let sum = |pixel| (0..images.len()).map(|i| f64::from(images.image(i)[pixel])).sum::<f64>();
+    (0..size).map(|pixel| sum(pixel) / images.len() as f64).collect()
+}
+
+#[test]
+fn evaluation_sees_each_plain_image_once_in_order_less_the_mean_in_units_of_256() {
+    let set = images(10);
+    let mean = mean(&set);
+    let loader = loader(10, Sampling::evaluation(4));
+    let batches: Vec<Batch> = loader.ahead(0..loader.steps_per_epoch(), 2).collect();
+    let indices: Vec<u32> = batches.iter().flat_map(|batch| batch.indices.clone()).collect();
+    assert_eq!(indices, (0..10).collect::<Vec<_>>());
+    let pixels: Vec<f32> = batches.iter().flat_map(|batch| batch.pixels.clone()).collect();
+    for (i, pixel) in pixels.iter().enumerate() {
+        let expected = (f64::from(set.pixels()[i]) - mean[i % SHAPE.pixels()]) / 256.0;
+        assert!((f64::from(*pixel) - expected).abs() < 1e-6, "pixel {i}: {pixel}, {expected}");
+    }
+}
+
+/// All that CIFAR10+ can make of an image: padded, cut, and mirrored or not.
+fn views(plain: &[f32], shape: Shape, pad: usize) -> Vec<Vec<f32>> {
+    let Shape { channels, height, width } = shape;
+    let (high, wide) = (height + 2 * pad, width + 2 * pad);
+    let mut padded = vec![0.0; channels * high * wide];
+    for c in 0..channels {
+        for y in 0..height {
+            for x in 0..width {
+                padded[(c * high + y + pad) * wide + x + pad] = plain[(c * height + y) * width + x];
+            }
+        }
+    }
+    let mut views = Vec::new();
+    for (top, left) in (0..=2 * pad).flat_map(|top| (0..=2 * pad).map(move |left| (top, left))) {
+        for mirrored in [false, true] {
+            let at = |c: usize, y: usize, x: usize| {
+                let x = if mirrored { width - 1 - x } else { x };
+                padded[(c * high + y + top) * wide + x + left]
+            };
+            let rows = (0..channels).flat_map(|c| (0..height).map(move |y| (c, y)));
+            let pixels = rows.flat_map(|(c, y)| (0..width).map(move |x| (c, y, x)));
+            views.push(pixels.map(|(c, y, x)| at(c, y, x)).collect());
+        }
+    }
+    views
+}
+
+#[test]
+fn augmented_images_are_all_cuts_of_the_padded_image_equally_often_and_half_are_mirrored() {
+    let plain = loader(1, Sampling::evaluation(1)).batch(0).pixels;
+    assert!(plain.iter().all(|pixel| *pixel == 0.0), "one image is its own mean");
+
+    let set = images(1);
+    let zero = Mean { shape: SHAPE, pixels: vec![0.0; SHAPE.pixels()] };
+    let pad = 2;
+    let evaluation = Loader::new(set.clone(), zero.clone(), Sampling::evaluation(1)).expect("one");
+    let views = views(&evaluation.batch(0).pixels, SHAPE, pad);
+    let training = Sampling::training(1, 3, Augment { pad, flip: true });
+    let training = Loader::new(set, zero, training).expect("one");
+    let mut counts = vec![0; views.len()];
+    let epochs = 100 * views.len();
+    for step in 0..epochs as u64 {
+        let pixels = training.batch(step).pixels;
+        let view = views.iter().position(|view| *view == pixels).expect("a cut of the image");
+        counts[view] += 1;
+    }
+    // Chi-squared with 49 degrees of freedom exceeds 86 in one of a thousand seeds.
+    let chi: f64 = counts.iter().map(|n| (f64::from(*n) - 100.0).powi(2) / 100.0).sum();
+    assert!(chi < 86.0, "{chi}: {counts:?}");
+}
+
+#[test]
+fn a_sample_differs_from_epoch_to_epoch_and_from_its_neighbours() {
+    let set = Images::new(SHAPE, [images(1).image(0); 8].concat(), vec![0; 8]).expect("images");
+    let zero = Mean { shape: SHAPE, pixels: vec![0.0; SHAPE.pixels()] };
+    let sampling = Sampling::training(8, 3, Augment { pad: 2, flip: true });
+    let loader = Loader::new(set, zero, sampling).expect("a loader");
+    let distinct = |batch: Batch| {
+        let pixels = batch.pixels.chunks(SHAPE.pixels());
+        pixels
+            .map(|image| image.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+            .collect::<BTreeSet<_>>()
+    };
+    let (first, second) = (distinct(loader.batch(0)), distinct(loader.batch(1)));
+    assert!(first.len() > 4 && first != second);
+}
+
+#[test]
+fn the_mean_survives_being_written() {
+    let mean = Mean::of(&images(7));
+    let text = serde_json::to_string(&mean).expect("JSON");
+    assert_eq!(serde_json::from_str::<Mean>(&text).expect("a mean"), mean);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let new = |count, mean, sampling| Loader::new(images(count), mean, sampling).map(|_| ());
+    let mean = Mean::of(&images(3));
+    let good = Sampling::training(2, 0, Augment::NONE);
+    assert!(new(3, mean.clone(), good).is_ok());
+    assert!(matches!(new(0, mean.clone(), good), Err(LoaderError::NoImages)));
+    let zero = Sampling { batch: 0, ..good };
+    assert!(matches!(new(3, mean.clone(), zero), Err(LoaderError::Batch { .. })));
+    let drop = Sampling { batch: 4, last: Last::Drop, ..good };
+    assert!(matches!(new(3, mean.clone(), drop), Err(LoaderError::Batch { largest: 3, .. })));
+    assert!(new(3, mean.clone(), Sampling { batch: 4, ..good }).is_ok(), "more than an epoch");
+    let wide = Sampling { augment: Augment { pad: 5, flip: false }, ..good };
+    assert!(matches!(new(3, mean.clone(), wide), Err(LoaderError::Pad { .. })));
+    let short = Mean { shape: SHAPE, pixels: vec![0.0; 3] };
+    assert!(matches!(new(3, short, good), Err(LoaderError::Mean { .. })));
+}
+
+#[test]
+fn dropping_the_batches_ends_their_threads() {
+    let loader = loader(10, sampling(4, Last::Span));
+    let mut batches = loader.ahead(0..u64::MAX, 3);
+    batches.next();
+    drop(batches);
+    let begun = std::time::Instant::now();
+    while Arc::strong_count(&loader) > 1 {
+        assert!(begun.elapsed().as_secs() < 10, "the threads hold on to the images");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn held_out_images_are_the_rest_and_depend_on_the_seed_alone() {
+    let set = images(50);
+    let (train, validation) = set.hold_out(5, 1).expect("a split");
+    assert_eq!((train.len(), validation.len()), (45, 5));
+    let mut labels = [train.labels(), validation.labels()].concat();
+    labels.sort_unstable();
+    assert_eq!(labels, set.labels());
+    for index in 0..5 {
+        let original = validation.labels()[index] as usize - 100;
+        assert_eq!(validation.image(index), set.image(original));
+    }
+    assert_eq!(set.hold_out(5, 1).expect("a split"), (train.clone(), validation));
+    assert_ne!(set.hold_out(5, 2).expect("a split").0, train);
+    assert_eq!(set.hold_out(0, 1).expect("a split").0, set);
+    assert!(set.hold_out(50, 1).is_err() && set.hold_out(usize::MAX, 1).is_err());
+}

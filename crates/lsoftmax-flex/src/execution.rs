@@ -1,0 +1,51 @@
+//! Which code computes an operation.
+
+use lsoftmax_kernels::{Engine, EngineError, Precision};
+
+/// What computes a head or a network. It is chosen once, when they are made.
+///
+/// ```
+/// use lsoftmax_flex::Execution;
+/// use lsoftmax_kernels::Precision;
+/// let execution = Execution::new(Precision::Bf16);
+/// assert_eq!(execution.engine()?.map(|engine| engine.precision()), Some(Precision::Bf16));
+/// assert_eq!(Execution::Composed.engine()?, None);
+/// # Ok::<(), lsoftmax_kernels::EngineError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// The CPU kernels for f32 tensors on the CPU, Burn's own operations for all others.
+    Fused(Engine),
+    /// Burn's own operations everywhere.
+    Composed,
+    /// `LSOFTMAX_KERNEL` asks for a kernel path that this CPU lacks, or that does not exist. A
+    /// forward pass that needs the kernels returns the error.
+    Unavailable(EngineError),
+}
+
+impl Execution {
+    /// The CPU kernels with products of this precision, on the best path that this CPU has, or the
+    /// best up to the one that the environment variable `LSOFTMAX_KERNEL` names.
+    pub fn new(precision: Precision) -> Self {
+        Engine::new(precision).map_or_else(Self::Unavailable, Self::Fused)
+    }
+
+    /// The kernels for f32 tensors on the CPU; none where Burn's operations compute those, too.
+    ///
+    /// # Errors
+    /// When the kernel path asked for is unavailable.
+    pub fn engine(&self) -> Result<Option<Engine>, EngineError> {
+        match self {
+            Self::Fused(engine) => Ok(Some(*engine)),
+            Self::Composed => Ok(None),
+            Self::Unavailable(error) => Err(error.clone()),
+        }
+    }
+}
+
+impl Default for Execution {
+    /// With products of f32.
+    fn default() -> Self {
+        Self::new(Precision::default())
+    }
+}

@@ -1,0 +1,14 @@
+//! Tensors of Burn's CPU backend as slices, and which code computes an operation.
+//!
+//! `lsoftmax` and `lsoftmax-nn` compute f32 tensors of Burn's CPU backend, Flex, with the kernels of
+//! `lsoftmax-kernels`, which take slices. [`contiguous`] and [`as_slice`] turn a tensor into a slice,
+//! [`from_buffer`] and [`into_tensor`] turn a result into a tensor, all without a copy where the
+//! tensor's memory is contiguous. [`Execution`] says whether the kernels are used at all.
+
+mod execution;
+mod tensor;
+
+pub use execution::Execution;
+pub use tensor::{
+    FlexTensor, TrackedTensor, as_slice, contiguous, from_buffer, into_tensor, is_flex, tracked,
+};

@@ -1,0 +1,257 @@
+//! A trained model in files: weights as safetensors, and what they are as JSON.
+//!
+//! The names are `units.0.weight` (filters x channels x height x width), `units.0.gamma`, `.beta`,
+//! `.slope`, `.bias`, `.running_mean`, `.running_var`, and so on, then `head.weight` (classes x
+//! features). Nothing is executed on loading.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use burn::module::{Param, RunningState};
+use burn::tensor::{Device, Tensor, TensorData};
+use lsoftmax::{Execution, Margin, Precision};
+use lsoftmax_data::{DataSource, Mean};
+use lsoftmax_nn::NetworkConfig;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::{Deserialize, Serialize};
+
+use crate::model::Classifier;
+use crate::run::{RunDirectory, RunError, read_json, write_whole};
+
+/// What a model is, beside its weights.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelDescription {
+    /// The version of this file's format.
+    pub version: u32,
+    /// The recipe that it was trained by.
+    pub recipe: String,
+    /// The data that it was trained on.
+    pub data: DataSource,
+    /// The seed of the run, by which the test images of a folder were chosen.
+    pub seed: u64,
+    /// Of the images that it was trained on, see [`Dataset::digest`](lsoftmax_data::Dataset::digest).
+    pub digest: String,
+    /// The network.
+    pub network: NetworkConfig,
+    /// The classes' names, where they are known.
+    pub class_names: Option<Vec<String>>,
+    /// How many there are.
+    pub classes: usize,
+    /// The margin that it was trained with; inference has none.
+    pub margin: Margin,
+    /// The precision that it was trained in.
+    pub precision: Precision,
+    /// What is subtracted from images, before they are divided by 256.
+    pub mean: Mean,
+}
+
+impl ModelDescription {
+    /// A model of this description, its weights still random, if a file of so many bytes can hold them.
+    fn model(&self, bytes: usize, device: &Device) -> Result<Classifier, String> {
+        let Self { network, classes, class_names, margin, precision, .. } = self;
+        let parameters = network.summary().map_err(|error| error.to_string())?.parameters;
+        let head = *classes as u128 * network.features.size as u128;
+        if u128::from(parameters) + head > bytes as u128 / 4 {
+            return Err(format!("describes more weights than {WEIGHTS} holds; copy both again"));
+        }
+        if *classes == 0 || class_names.as_ref().is_some_and(|names| names.len() != *classes) {
+            return Err(format!("has {classes} classes, but not a name for each; copy it again"));
+        }
+        let model = Classifier::new(network, *classes, *margin, Execution::new(*precision), device);
+        model.map_err(|error| error.to_string())
+    }
+}
+
+/// What all versions of a description have.
+#[derive(Deserialize)]
+struct FormatVersion {
+    version: u32,
+}
+
+/// The version of [`ModelDescription`] that this program writes and reads.
+pub const VERSION: u32 = 2;
+const WEIGHTS: &str = "model.safetensors";
+const DESCRIPTION: &str = "model.json";
+
+/// A model that was trained.
+#[derive(Debug)]
+pub struct TrainedModel {
+    /// The model, on a device without autodiff: for inference.
+    pub model: Classifier,
+    /// What it is.
+    pub description: ModelDescription,
+}
+
+impl TrainedModel {
+    /// Reads the model of a run, for inference on a device (without autodiff).
+    ///
+    /// # Errors
+    /// When a file is missing, damaged, or of another version.
+    pub fn read(run: &Path, device: &Device) -> Result<Self, RunError> {
+        let path = run.join(DESCRIPTION);
+        if !path.is_file() {
+            let missing = if run.join("recipe.toml").is_file() {
+                return Err(RunError::damaged(
+                    run,
+                    "the run is not done: there is no model.json in it; finish it with `lsoftmax train --resume`",
+                ));
+            } else {
+                DESCRIPTION
+            };
+            return Err(RunError::NoRun { path: run.to_owned(), missing });
+        }
+        let FormatVersion { version } = read_json(&path)?;
+        if version != VERSION {
+            let problem = format!(
+                "has format version {version}, but this program reads version {VERSION}: use the program that wrote it"
+            );
+            return Err(RunError::damaged(&path, problem));
+        }
+        let description: ModelDescription = read_json(&path)?;
+        let weights = run.join(WEIGHTS);
+        let bytes = std::fs::read(&weights).map_err(RunError::io(&weights, "read"))?;
+        let model = description.model(bytes.len(), device);
+        let model = model.map_err(|problem| RunError::damaged(&path, problem))?;
+        let model =
+            load(model, &bytes, device).map_err(|problem| RunError::damaged(&weights, problem))?;
+        Ok(Self { model, description })
+    }
+}
+
+/// Writes the model of a run. The description comes last: a directory that has it has a model.
+///
+/// # Errors
+/// When the system refuses.
+pub fn write(
+    run: &RunDirectory,
+    model: &Classifier,
+    description: &ModelDescription,
+) -> Result<(), RunError> {
+    run.write(WEIGHTS, &to_safetensors(model))?;
+    run.write_json(DESCRIPTION, description)
+}
+
+/// Writes a model's weights to a file of the user's; so many bytes.
+///
+/// # Errors
+/// When the system refuses.
+pub fn export(model: &Classifier, path: &Path) -> Result<usize, RunError> {
+    let bytes = to_safetensors(model);
+    write_whole(path, &[&bytes])?;
+    Ok(bytes.len())
+}
+
+/// The weights of a model as the contents of a safetensors file.
+pub fn to_safetensors(model: &Classifier) -> Vec<u8> {
+    let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
+    let added = each_tensor(&mut model.clone(), &mut |name, tensor| {
+        let data = tensor.data();
+        let shape = data.shape().iter().copied().collect();
+        let bytes = data.iter::<f32>().flat_map(f32::to_le_bytes).collect();
+        tensors.push((name, shape, bytes));
+        Ok(())
+    });
+    added.expect("reading a tensor does not fail");
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
+        (name.as_str(), view.expect("the bytes are those of the shape"))
+    });
+    safetensors::serialize(views, None).expect("names and shapes are plain")
+}
+
+/// Replaces the weights of a model by those of a safetensors file.
+fn load(mut model: Classifier, bytes: &[u8], device: &Device) -> Result<Classifier, String> {
+    let file = SafeTensors::deserialize(bytes)
+        .map_err(|error| format!("is not a safetensors file ({error}); copy it again"))?;
+    let mut found: HashMap<String, TensorView<'_>> = file.tensors().into_iter().collect();
+    each_tensor(&mut model, &mut |name, mut tensor| {
+        let view = found.remove(&name).ok_or_else(|| format!("has no tensor `{name}`"))?;
+        let shape = tensor.shape();
+        if view.dtype() != Dtype::F32 || view.shape() != shape {
+            let (found, dtype) = (view.shape(), view.dtype());
+            return Err(format!(
+                "`{name}` is {found:?} of {dtype:?}, but {shape:?} of F32 is expected"
+            ));
+        }
+        let (numbers, _) = view.data().as_chunks::<4>();
+        let values: Vec<f32> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        tensor.set(TensorData::new(values, shape), device);
+        Ok(())
+    })?;
+    match found.into_keys().next() {
+        Some(name) => Err(format!("has a tensor `{name}` that the network does not have")),
+        None => Ok(model),
+    }
+}
+
+/// A tensor of a model, where the model has it.
+enum Slot<'a> {
+    Kernel(&'a mut Param<Tensor<4>>),
+    Matrix(&'a mut Param<Tensor<2>>),
+    Vector(&'a mut Param<Tensor<1>>),
+    Running(&'a mut RunningState<Tensor<1>>),
+}
+
+impl Slot<'_> {
+    fn data(&self) -> TensorData {
+        match self {
+            Self::Kernel(kernel) => kernel.val().into_data(),
+            Self::Matrix(matrix) => matrix.val().into_data(),
+            Self::Vector(vector) => vector.val().into_data(),
+            Self::Running(state) => state.value().into_data(),
+        }
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        match self {
+            Self::Kernel(kernel) => kernel.dims().into(),
+            Self::Matrix(matrix) => matrix.dims().into(),
+            Self::Vector(vector) => vector.dims().into(),
+            Self::Running(state) => state.value().dims().into(),
+        }
+    }
+
+    fn set(&mut self, data: TensorData, device: &Device) {
+        match self {
+            Self::Kernel(kernel) => **kernel = Param::from_tensor(Tensor::from_data(data, device)),
+            Self::Matrix(matrix) => **matrix = Param::from_tensor(Tensor::from_data(data, device)),
+            Self::Vector(vector) => **vector = Param::from_tensor(Tensor::from_data(data, device)),
+            Self::Running(state) => **state = RunningState::new(Tensor::from_data(data, device)),
+        }
+    }
+}
+
+/// Calls `visit` with every tensor of a model and its name: the one list of names, for both directions.
+fn each_tensor(
+    model: &mut Classifier,
+    visit: &mut dyn FnMut(String, Slot<'_>) -> Result<(), String>,
+) -> Result<(), String> {
+    for (index, unit) in model.network.units.iter_mut().enumerate() {
+        let name = |name: &str| format!("units.{index}.{name}");
+        visit(name("weight"), Slot::Kernel(&mut unit.weight))?;
+        let vectors = [
+            ("bias", &mut unit.bias),
+            ("gamma", &mut unit.gamma),
+            ("beta", &mut unit.beta),
+            ("slope", &mut unit.slope),
+        ];
+        for (vector_name, vector) in vectors {
+            if let Some(vector) = vector {
+                visit(name(vector_name), Slot::Vector(vector))?;
+            }
+        }
+        let running =
+            [("running_mean", &mut unit.running_mean), ("running_var", &mut unit.running_var)];
+        for (state_name, state) in running {
+            if let Some(state) = state {
+                visit(name(state_name), Slot::Running(state))?;
+            }
+        }
+    }
+    visit("head.weight".into(), Slot::Matrix(&mut model.head.weight))?;
+    match &mut model.head.bias {
+        Some(bias) => visit("head.bias".into(), Slot::Vector(bias)),
+        None => Ok(()),
+    }
+}

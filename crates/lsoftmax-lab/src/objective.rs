@@ -1,0 +1,105 @@
+//! What a training step minimises.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use lsoftmax::{ContrastiveLossConfig, HingeLossConfig};
+use serde::{Deserialize, Serialize};
+
+use crate::batch::LabelledImages;
+use crate::model::{Classifier, ModelError};
+
+/// The loss of a training run: the losses of the paper's tables.
+///
+/// In a recipe `loss = "l-softmax"`, `loss = "hinge"` or
+/// `loss = { contrastive = { weight = 0.1, margin = 1 } }`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Objective {
+    /// Large-margin softmax; with a margin of 1, softmax.
+    #[default]
+    LSoftmax,
+    /// The hinge loss of the paper's tables, as in Caffe.
+    Hinge,
+    /// L-Softmax plus `weight` times the contrastive loss of all pairs in the batch, whose features are
+    /// scaled to a length of 1. With a margin of 1 in the recipe: the paper's softmax + contrastive.
+    Contrastive {
+        /// The weight of the contrastive loss.
+        weight: f64,
+        /// The distance from which features of different classes are far enough apart, below 2.
+        margin: f64,
+    },
+}
+
+/// What a batch looked like to the objective.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BatchMetrics {
+    /// The mean loss.
+    pub loss: f64,
+    /// The share of samples that were classified correctly, without the margin.
+    pub accuracy: f64,
+    /// The mean angle between samples and their classes, in degrees.
+    pub angle: f64,
+    /// The mean norm of the features.
+    pub feature_norm: f64,
+}
+
+impl BatchMetrics {
+    /// These metrics plus others times a factor.
+    pub(crate) fn plus(self, other: Self, factor: f64) -> Self {
+        Self {
+            loss: self.loss + factor * other.loss,
+            accuracy: self.accuracy + factor * other.accuracy,
+            angle: self.angle + factor * other.angle,
+            feature_norm: self.feature_norm + factor * other.feature_norm,
+        }
+    }
+}
+
+impl Objective {
+    /// Whether the loss depends on the head's margin and on λ.
+    pub fn uses_margin(&self) -> bool {
+        !matches!(self, Self::Hinge)
+    }
+
+    /// The loss of a batch, to be differentiated, and its metrics.
+    ///
+    /// # Errors
+    /// When images or labels do not fit the model, or a number is not finite.
+    pub fn loss(
+        &self,
+        model: &Classifier,
+        LabelledImages { images, labels }: LabelledImages,
+        lambda: f64,
+    ) -> Result<(Tensor<1>, BatchMetrics), ModelError> {
+        let features = model.network.forward(images)?;
+        let metrics = |report: lsoftmax::Report| BatchMetrics {
+            loss: report.loss,
+            accuracy: report.accuracy,
+            angle: report.theta.mean,
+            feature_norm: report.feature_norm.mean,
+        };
+        match *self {
+            Self::LSoftmax => {
+                let output = model.head.forward(features, labels, lambda)?;
+                Ok((output.loss.clone(), metrics(output.report()?)))
+            }
+            Self::Hinge => {
+                // The head's report has what the hinge loss does not give: angles and accuracy.
+                let head = model.head.clone().valid();
+                let output = head.forward(features.clone().inner(), labels.clone().inner(), 0.0)?;
+                let scores = model.head.logits(features);
+                let loss = HingeLossConfig::new().init().forward(scores, labels);
+                let value = loss.clone().into_scalar::<f32>().into();
+                Ok((loss, BatchMetrics { loss: value, ..metrics(output.report()?) }))
+            }
+            Self::Contrastive { weight, margin } => {
+                let output = model.head.forward(features.clone(), labels.clone(), lambda)?;
+                let contrastive = ContrastiveLossConfig::new().with_margin(margin).init();
+                let pairs = contrastive.forward_batch(features, labels);
+                let loss = output.loss.clone() + pairs.mul_scalar(weight);
+                let value = loss.clone().into_scalar::<f32>().into();
+                Ok((loss, BatchMetrics { loss: value, ..metrics(output.report()?) }))
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! One training step: accumulated batches, clipped gradients, and every objective.
+
+use std::iter::once;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor, TensorData};
+use lsoftmax::{Execution, Margin, Precision};
+use lsoftmax_lab::batch::LabelledImages;
+use lsoftmax_lab::learner::{Learner, StepError, StepSettings, gradient_norm};
+use lsoftmax_lab::model::Classifier;
+use lsoftmax_lab::objective::Objective;
+use lsoftmax_lab::optimiser::Sgd;
+use lsoftmax_nn::{Activation, FeaturesConfig, NetworkConfig};
+use lsoftmax_testing::{SplitMix, assert_close};
+
+const CLASSES: usize = 3;
+const SETTINGS: StepSettings = StepSettings { lambda: 2.0, rate: 0.05 };
+
+/// A network without batch norm, whose statistics would tell a large batch from small ones.
+fn learner(objective: Objective) -> Learner {
+    let features = FeaturesConfig { size: 6, activation: Activation::None };
+    let network = NetworkConfig { input: [1, 4, 4], stages: vec![], features };
+    let device = Device::flex().autodiff();
+    let margin = Margin::new(2).unwrap();
+    let execution = Execution::new(Precision::F32);
+    let mut model = Classifier::new(&network, CLASSES, margin, execution, &device).unwrap();
+    let mut numbers = SplitMix(7);
+    let mut draw = |count: usize| -> Vec<f32> {
+        numbers.normals(count).into_iter().map(|value| 0.4 * value as f32).collect()
+    };
+    let weight = TensorData::new(draw(6 * 16), [6, 1, 4, 4]);
+    model.network.units[0].weight = Param::from_tensor(Tensor::from_data(weight, &device));
+    let weight = TensorData::new(draw(CLASSES * 6), [CLASSES, 6]);
+    model.head.weight = Param::from_tensor(Tensor::from_data(weight, &device));
+    Learner::new(model, &Sgd::default(), objective)
+}
+
+/// Images `from..to` of an endless sequence.
+fn batch(from: usize, to: usize) -> LabelledImages {
+    let device = Device::flex().autodiff();
+    let pixels = (from..to).flat_map(|image| SplitMix(100 + image as u64).normals(16));
+    let pixels: Vec<f32> = pixels.map(|value| value as f32).collect();
+    let labels: Vec<i64> = (from..to).map(|image| (image % CLASSES) as i64).collect();
+    LabelledImages {
+        images: Tensor::from_data(TensorData::new(pixels, [to - from, 1, 4, 4]), &device),
+        labels: Tensor::from_data(TensorData::new(labels, [to - from]), &device),
+    }
+}
+
+fn parameters(model: &Classifier) -> Vec<f32> {
+    struct Values(Vec<f32>);
+    impl ModuleVisitor for Values {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.extend(param.val().into_data().iter::<f32>());
+        }
+    }
+    let mut values = Values(Vec::new());
+    model.visit(&mut values);
+    values.0
+}
+
+#[test]
+fn accumulated_batches_step_as_one_large_batch_does() {
+    for objective in [Objective::LSoftmax, Objective::Hinge] {
+        let (mut large, mut small) = (learner(objective), learner(objective));
+        for step in 0..5 {
+            let from = 12 * step;
+            let expected = large.step(once(batch(from, from + 12)), SETTINGS).unwrap();
+            let parts = (0..3).map(|part| batch(from + 4 * part, from + 4 * part + 4));
+            let found = small.step(parts, SETTINGS).unwrap();
+            assert!((found.loss - expected.loss).abs() < 1e-5, "{found:?} is not {expected:?}");
+            assert!((found.angle - expected.angle).abs() < 1e-3, "{found:?} is not {expected:?}");
+            assert_eq!((found.accuracy * 12.0).round(), (expected.accuracy * 12.0).round());
+        }
+        assert_close("weights", &parameters(small.model()), &parameters(large.model()), 1e-5);
+    }
+}
+
+#[test]
+fn clipping_scales_all_gradients_to_the_norm_and_leaves_smaller_ones_alone() {
+    // Without momentum and decay, a step is the rate times the gradient.
+    let moved = |clip_norm: Option<f64>| {
+        let sgd = Sgd { momentum: 0.0, weight_decay: 0.0 };
+        let model = learner(Objective::LSoftmax).model().clone();
+        let mut learner = Learner::new(model, &sgd, Objective::LSoftmax).with_clip_norm(clip_norm);
+        let before = parameters(learner.model());
+        let mut norm = 0.0;
+        let seen = learner.step_with(once(batch(0, 12)), SETTINGS, |model, gradients| {
+            norm = gradient_norm(model, gradients);
+            Ok(())
+        });
+        seen.unwrap();
+        let after = parameters(learner.model());
+        let change = before.iter().zip(&after).map(|(a, b)| f64::from(a - b) / SETTINGS.rate);
+        (norm, change.collect::<Vec<_>>())
+    };
+    let length = |change: &[f64]| change.iter().map(|value| value * value).sum::<f64>().sqrt();
+    let (norm, whole) = moved(None);
+    assert!((length(&whole) / norm - 1.0).abs() < 1e-3, "{norm}");
+    let (_, clipped) = moved(Some(norm / 10.0));
+    assert!((length(&clipped) / (norm / 10.0) - 1.0).abs() < 1e-3);
+    let scaled: Vec<f64> = whole.iter().map(|value| value / 10.0).collect();
+    assert_close("clipped", &clipped, &scaled, 1e-3 * norm);
+    assert_eq!(moved(Some(2.0 * norm)).1, whole);
+}
+
+#[test]
+fn gradients_can_be_changed_before_the_optimiser_takes_them() {
+    let mut learner = learner(Objective::LSoftmax);
+    let before = parameters(learner.model());
+    let emptied = learner.step_with(once(batch(0, 6)), SETTINGS, |_, gradients| {
+        *gradients = GradientsParams::new();
+        Ok(())
+    });
+    emptied.unwrap();
+    assert_eq!(parameters(learner.model()), before);
+    let refused = learner.step_with(once(batch(0, 6)), SETTINGS, |_, _| {
+        Err(StepError::NotFinite("a reason".into()))
+    });
+    assert!(refused.is_err());
+    assert_eq!(parameters(learner.model()), before);
+}
+
+#[test]
+fn a_loss_that_is_not_finite_leaves_the_model_as_it_was() {
+    for objective in [Objective::LSoftmax, Objective::Hinge] {
+        let mut learner = learner(objective);
+        let before = parameters(learner.model());
+        let mut bad = batch(0, 6);
+        bad.images = bad.images.mul_scalar(f32::MAX);
+        let error = learner.step(once(bad), SETTINGS).unwrap_err();
+        assert!(matches!(error, StepError::NotFinite(_)), "{error}");
+        assert_eq!(parameters(learner.model()), before);
+    }
+}
+
+#[test]
+fn the_contrastive_objective_is_the_heads_loss_plus_the_weighted_pairs() {
+    let contrastive = |weight| Objective::Contrastive { weight, margin: 1.0 };
+    let loss = |objective| learner(objective).step(once(batch(0, 12)), SETTINGS).unwrap().loss;
+    let (plain, none) = (loss(Objective::LSoftmax), loss(contrastive(0.0)));
+    assert!((plain - none).abs() < 1e-6, "{none} is not {plain}");
+    let (one, two) = (loss(contrastive(1.0)) - plain, loss(contrastive(2.0)) - plain);
+    assert!(one > 0.0 && (two / one - 2.0).abs() < 1e-4, "{one}, {two}");
+    // Pairs of one class come closer together when they weigh.
+    let spread = |weight| {
+        let mut learner = learner(contrastive(weight));
+        for step in 0..40 {
+            learner.step(once(batch(12 * step, 12 * step + 12)), SETTINGS).unwrap();
+        }
+        learner.step(once(batch(0, 12)), SETTINGS).unwrap().angle
+    };
+    assert!(spread(5.0) < spread(0.0));
+}
