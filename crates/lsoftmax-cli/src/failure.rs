@@ -7,6 +7,7 @@ use lsoftmax_lab::bench::BenchError;
 use lsoftmax_lab::demo::DemoError;
 use lsoftmax_lab::inference::InferenceError;
 use lsoftmax_lab::loss::LossError;
+use lsoftmax_lab::plot::PlotError;
 use lsoftmax_lab::recipe::{ForDataError, RecipeError};
 use lsoftmax_lab::threads::ThreadsError;
 use lsoftmax_lab::train::TrainError;
@@ -83,6 +84,7 @@ from_errors! {
     ForDataError: |_| true,
     LossError: LossError::is_bad_input,
     NetworkError: |_| true,
+    PlotError: PlotError::is_bad_input,
     RecipeError: |_| true,
     ThreadsError: |_| true,
     TrainError: TrainError::is_bad_input,

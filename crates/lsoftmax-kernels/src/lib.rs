@@ -21,7 +21,7 @@
 //! | `portable`, `avx2`, `avx512`, `avx512_bf16`, `amx` | one kernel path each |
 //! | `f32_kernel` | what the paths without bf16 instructions share |
 //! | `amx_tile` | the AMX instructions |
-//! | `engine`, `dispatch` | the choice of a path, and the call of its kernel |
+//! | `engine` | the choice of a path, and the call of its kernel |
 //! | `bf16`, `softmax`, `buffer`, `peak` | rounding, passes over logits, memory, peak speed |
 
 #![warn(missing_docs)]
@@ -40,7 +40,6 @@ mod avx512_bf16;
 mod bf16;
 mod buffer;
 pub mod conv;
-mod dispatch;
 mod engine;
 mod f32_kernel;
 pub mod head;

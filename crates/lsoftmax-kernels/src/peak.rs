@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::buffer::Buffer;
-use crate::dispatch::with_kernel;
 use crate::engine::Engine;
+use crate::engine::with_kernel;
 use crate::kernel::{
     Kernel, LeftOperand, OperandWord, STRIP_COLS, Segment, StripArgs, strip_product,
 };

@@ -7,7 +7,7 @@
 //! | [`train`], [`run`] | training by a recipe, and the directory from which it can be resumed |
 //! | [`evaluate`], [`model_file`], [`inference`] | accuracy of a model, its files, and its use |
 //! | [`loss`] | the loss and its gradients of arrays in files |
-//! | [`figures`], [`demo`] | pictures, tables and pages from numbers; Figure 2 of the paper |
+//! | [`figures`], [`plot`], [`demo`] | pictures, tables and pages from numbers; curves of runs; Figure 2 of the paper |
 //! | [`mod@bench`] | speed and memory of the head and of training |
 //! | [`threads`] | the thread pool |
 //!
@@ -25,6 +25,7 @@ pub mod model;
 pub mod model_file;
 pub mod objective;
 pub mod optimiser;
+pub mod plot;
 pub mod recipe;
 pub mod run;
 pub mod threads;

@@ -80,6 +80,7 @@ impl ContrastiveLoss {
         let square = features.clone().square().sum_dim(1);
         // A feature of length 0 has no direction: it stays where it is.
         let zero = square.clone().detach().equal_scalar(0.0);
+        let length = square.zeros_like().add_scalar(1.0).mask_fill(zero.clone(), 0.0);
         let features = features / square.mask_fill(zero, 1.0).sqrt();
 
         let device = features.device();
@@ -93,9 +94,10 @@ impl ContrastiveLoss {
         let (first, second) = by_pair(labels);
         let same = first.equal(second);
 
-        // |a − b|² = 2 − 2 a·b for vectors of length 1.
+        // |a − b|² = |a|² + |b|² − 2 a·b, with lengths of 1 or 0.
         let cosine = features.clone().matmul(features.transpose());
-        let square = cosine.mul_scalar(-2.0).add_scalar(2.0).clamp_min(0.0);
+        let lengths = length.clone() + length.transpose();
+        let square = (lengths - cosine.mul_scalar(2.0)).clamp_min(0.0);
         let losses = self.of_square(square, same.clone());
         let mean = |pairs: Tensor<2, Bool>| {
             let count = pairs.clone().float().cast(losses.dtype()).sum().clamp_min(1.0);

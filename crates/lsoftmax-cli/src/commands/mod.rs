@@ -8,6 +8,7 @@ mod embed;
 mod eval;
 mod export;
 mod loss;
+mod plot;
 mod predict;
 mod train;
 
@@ -44,6 +45,7 @@ pub enum Command {
     Predict(predict::PredictCommand),
     Embed(embed::EmbedCommand),
     Export(export::ExportCommand),
+    Plot(plot::PlotCommand),
     Completions(completions::CompletionsCommand),
     Bench(bench::BenchCommand),
     Data(data::DataCommand),
@@ -75,6 +77,7 @@ impl Command {
             Self::Predict(command) => command.run(),
             Self::Embed(command) => command.run(),
             Self::Export(command) => command.run(),
+            Self::Plot(command) => command.run(),
             Self::Completions(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Data(command) => command.run(),

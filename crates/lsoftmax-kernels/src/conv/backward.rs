@@ -20,7 +20,7 @@ use super::product::{ImageOperands, correlate, weight_gradient};
 use super::stack::{Parameters, Stack, StackError};
 use super::weights::{packed_gradient_len, unpack_weight_gradient};
 use crate::buffer::Buffer;
-use crate::dispatch::with_kernel;
+use crate::engine::with_kernel;
 
 /// The gradients of a stack.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use super::moments::BlockMoments;
 use super::product::correlate;
 use super::stack::{Moments, Parameters, Stack, StackError};
 use crate::buffer::Buffer;
-use crate::dispatch::with_kernel;
 use crate::engine::Engine;
+use crate::engine::with_kernel;
 
 /// The result of [`forward`]: output, batch statistics, and what [`backward`](super::backward()) needs.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::blocking::{
 use super::label::LabelGradient;
 use super::{HeadForward, HeadProblem};
 use crate::buffer::Buffer;
-use crate::dispatch::with_kernel;
+use crate::engine::with_kernel;
 use crate::kernel::{Kernel, LeftOperand, OperandWord, ProductShape, product, right_len};
 use crate::softmax::{finite_or_zero, probabilities, row_sums};
 

@@ -6,8 +6,8 @@ use super::HeadProblem;
 use super::blocking::{BlockPlan, SamplesByLabel, block_logits, mask_labels, pack_samples};
 use super::label::{Geometry, geometry};
 use crate::buffer::Buffer;
-use crate::dispatch::with_kernel;
 use crate::engine::Engine;
+use crate::engine::with_kernel;
 use crate::kernel::Kernel;
 use crate::softmax::{max_and_sum, merge, sum_of_squares};
 

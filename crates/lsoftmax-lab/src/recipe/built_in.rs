@@ -16,7 +16,7 @@ macro_rules! row {
     };
 }
 
-const BUILT_IN: [BuiltIn; 15] = [
+const BUILT_IN: [BuiltIn; 16] = [
     row!("mnist"),
     row!("mnist-hinge"),
     row!("mnist-2d"),
@@ -27,6 +27,7 @@ const BUILT_IN: [BuiltIn; 15] = [
     row!("cifar100"),
     row!("cifar100-hinge"),
     row!("lfw"),
+    row!("lfw-contrastive"),
     row!("cifar100-by-margin"),
     row!("cifar100-filters-32-32-64-128"),
     row!("cifar100-filters-64-64-96-128"),

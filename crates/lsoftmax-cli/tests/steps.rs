@@ -1,0 +1,91 @@
+//! `lsoftmax train` with accumulated batches, clipped gradients, a contrastive loss and a device; and the
+//! curves of runs.
+
+mod program;
+
+use std::fs;
+
+use program::run::{TINY, done, ended, metrics, place, recipe, result, resume, text_of, train};
+use program::{assert_says, lsoftmax, printed, refused};
+
+#[test]
+fn a_run_with_accumulated_batches_and_clipping_is_resumed_to_the_same_bits() {
+    let (place, run) = place();
+    let recipe = recipe(place.path(), &TINY.replace("steps = 120", "steps = 24"));
+    let recipe_arguments = ["--keep-schedules", "--steps", "24"];
+    let text = fs::read_to_string(&recipe).expect("a file").replace("at = [100]", "at = [20]");
+    fs::write(&recipe, text).expect("a file");
+    let arguments = [&recipe, "--accumulate", "3", "--clip-norm", "0.5", "--out"];
+    let whole = text_of(&run);
+    done(train(&[&arguments[..], &[&whole], &recipe_arguments].concat()));
+    let kept = fs::read_to_string(run.join("recipe.toml")).expect("a file");
+    assert_says(&kept, &["accumulate = 3", "clip_norm = 0.5"]);
+
+    // As if it had been killed after its checkpoint of step 20.
+    let again = place.path().join("again");
+    let copy = text_of(&again);
+    done(train(&[&arguments[..], &[&copy], &recipe_arguments].concat()));
+    for name in
+        ["summary.json", "model.json", "model.safetensors", "checkpoints/000000024.checkpoint"]
+    {
+        fs::remove_file(again.join(name)).expect("a file");
+    }
+    done(resume(&again));
+    assert_eq!(result(&again), result(&run));
+
+    // Three batches of 16 are not one of 16.
+    let plain = place.path().join("plain");
+    done(train(&[&[recipe.as_str(), "--out", &text_of(&plain)][..], &recipe_arguments].concat()));
+    assert_ne!(result(&plain), result(&run));
+}
+
+#[test]
+fn a_contrastive_loss_trains() {
+    let (place, run) = place();
+    let loss = "margin = 1\nloss = { contrastive = { weight = 1, margin = 1 } }";
+    let recipe = recipe(place.path(), &TINY.replace("margin = 2", loss));
+    done(train(&[&recipe, "--out", &text_of(&run)]));
+    let log = metrics(&run);
+    let last = log.iter().rfind(|metric| metric["kind"] == "validation").expect("an evaluation");
+    assert!(last["error"].as_f64().expect("a number") < 40.0, "{last}");
+}
+
+#[test]
+fn settings_that_no_run_can_have_are_refused() {
+    for arguments in
+        [["--accumulate", "0"], ["--clip-norm", "0"], ["--clip-norm", "-1"], ["--clip-norm", "x"]]
+    {
+        let sentence = refused(lsoftmax(&["train", "mnist", arguments[0], arguments[1]]));
+        let name = arguments[0].trim_start_matches("--");
+        assert!(
+            sentence.contains(name) || sentence.contains(&name.replace('-', "_")),
+            "{sentence}"
+        );
+    }
+}
+
+#[test]
+fn the_cpu_is_a_device_and_others_need_their_feature() {
+    let sentence = refused(lsoftmax(&["train", "mnist", "--device", "tpu"]));
+    assert_says(&sentence, &["tpu", "choose cpu, wgpu or cuda"]);
+    if cfg!(not(feature = "wgpu")) {
+        let sentence = refused(lsoftmax(&["train", "mnist", "--device", "wgpu"]));
+        assert_says(&sentence, &["built without", "--features wgpu"]);
+    }
+}
+
+#[test]
+fn the_curves_of_runs_are_on_one_page() {
+    let (place, run) = place();
+    let recipe = recipe(place.path(), &TINY.replace("steps = 120", "steps = 110"));
+    done(train(&[&recipe, "--out", &text_of(&run)]));
+    let page = text_of(&place.path().join("curves.html"));
+    assert_says(&printed(lsoftmax(&["plot", &text_of(&run), "--out", &page])), &["curves.html"]);
+    let html = fs::read_to_string(&page).expect("a file");
+    assert_eq!(html.matches("<svg").count(), 2, "training loss and held-out error");
+    assert_says(&html, &["Training loss", "Held-out error"]);
+    let output = lsoftmax(&["plot", &text_of(place.path()), "--out", &page]);
+    let (code, sentence) = ended(&output);
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["holds no run", "metrics.jsonl"]);
+}

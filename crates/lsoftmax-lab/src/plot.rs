@@ -1,0 +1,90 @@
+//! The curves of training runs on one page, from their logs.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::figures::{Chart, Figure, FigureError, Page, Scale, Series};
+use crate::run::{Metric, Metrics, RunError};
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub enum PlotError {
+    /// A run's log.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The charts or the page.
+    #[error(transparent)]
+    Figure(#[from] FigureError),
+}
+
+impl PlotError {
+    /// Whether other arguments would help; otherwise the machine failed.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Run(error) => error.is_bad_input(),
+            Self::Figure(error) => error.is_bad_input(),
+        }
+    }
+}
+
+/// A page that was written.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plotted {
+    /// The page.
+    pub out: String,
+    /// The number of runs on it.
+    pub runs: usize,
+}
+
+/// Writes a page with the training loss and the held-out error of runs by step.
+///
+/// # Errors
+/// When a directory holds no run, its log is damaged, or the page cannot be written.
+pub fn plot(runs: &[PathBuf], out: &Path) -> Result<Plotted, PlotError> {
+    let (mut losses, mut errors) = (Vec::new(), Vec::new());
+    for run in runs {
+        let log = run.join("metrics.jsonl");
+        if !log.is_file() {
+            let missing = "metrics.jsonl";
+            return Err(RunError::NoRun { path: run.clone(), missing }.into());
+        }
+        let (mut loss, mut error) = (Vec::new(), Vec::new());
+        for metric in Metrics::read(&log)? {
+            match metric {
+                Metric::Training { step, means, .. } => loss.push((step, means.loss)),
+                Metric::Validation { step, error: percent, .. } => error.push((step, percent)),
+                Metric::Rollback(_) => {}
+            }
+        }
+        let name = run.file_name().unwrap_or(run.as_os_str()).to_string_lossy().into_owned();
+        losses.push(Series { name: name.clone(), points: loss });
+        errors.push(Series { name, points: error });
+    }
+    let charts = [("Training loss", losses), ("Held-out error, %", errors)];
+    let mut figures = Vec::new();
+    for (title, mut series) in charts {
+        series.retain(|series| !series.points.is_empty());
+        if series.is_empty() {
+            continue;
+        }
+        let chart = Chart {
+            title: title.into(),
+            x_title: "step".into(),
+            scale: Scale::Linear,
+            series,
+            ..Chart::default()
+        };
+        figures.push(Figure { caption: format!("{title} by step"), picture: chart.draw()? });
+    }
+    let names: Vec<_> = runs.iter().map(|run| run.display().to_string()).collect();
+    let page = Page {
+        title: "Training runs".into(),
+        paragraphs: Vec::new(),
+        tables: Vec::new(),
+        figures,
+        command: format!("lsoftmax plot {} --out {}", names.join(" "), out.display()),
+    };
+    page.write(out)?;
+    Ok(Plotted { out: out.display().to_string(), runs: runs.len() })
+}
