@@ -56,7 +56,7 @@ pub fn device(name: &str) -> Result<Device, String> {
         "cuda" => Ok(Device::cuda(DeviceIndex::Default)),
         #[cfg(feature = "wgpu")]
         "wgpu" => Ok(Device::wgpu(DeviceKind::DefaultDevice)),
-        "cuda" | "wgpu" => {
+        _ if ["cuda", "wgpu"].contains(&name) => {
             Err(format!("this program was built without it; build it with `--features {name}`"))
         }
         _ => Err("choose cpu, wgpu or cuda".into()),
