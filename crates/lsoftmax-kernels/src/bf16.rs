@@ -1,7 +1,7 @@
 //! Conversion between f32 and bf16, whose bits are the upper half of an f32.
 //!
-//! The results are those of the `half` crate, which the tests check. Its branches cost the compiler's
-//! vectorisation a factor of two to four, and these conversions run for every activation.
+//! The results are those of the `half` crate, which the tests check. Its branches keep the compiler from
+//! vectorising as well, and these conversions run for every activation.
 
 #[cfg(target_arch = "x86_64")]
 use crate::kernel::Bf16Pair;
