@@ -80,7 +80,7 @@ fn the_curves_of_runs_are_on_one_page() {
     let recipe = recipe(place.path(), &TINY.replace("steps = 120", "steps = 110"));
     done(train(&[&recipe, "--out", &text_of(&run)]));
     let page = text_of(&place.path().join("curves.html"));
-    assert_says(&printed(lsoftmax(&["plot", &text_of(&run), "--out", &page])), &["curves.html"]);
+    assert_says(printed(lsoftmax(&["plot", &text_of(&run), "--out", &page])), &["curves.html"]);
     let html = fs::read_to_string(&page).expect("a file");
     assert_eq!(html.matches("<svg").count(), 2, "training loss and held-out error");
     assert_says(&html, &["Training loss", "Held-out error"]);

@@ -163,8 +163,8 @@ pub fn gradient_norm(model: &Classifier, gradients: &GradientsParams) -> f64 {
 
 /// Scales all gradients so that their norm is at most `most`.
 fn clip(model: &Classifier, gradients: &mut GradientsParams, most: f64) {
-    struct Scale<'a>(&'a mut GradientsParams, f64);
-    impl ModuleVisitor for Scale<'_> {
+    struct ScaleGradients<'a>(&'a mut GradientsParams, f64);
+    impl ModuleVisitor for ScaleGradients<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(gradient) = self.0.remove::<D>(param.id) {
                 self.0.register(param.id, gradient.mul_scalar(self.1));
@@ -173,6 +173,6 @@ fn clip(model: &Classifier, gradients: &mut GradientsParams, most: f64) {
     }
     let norm = gradient_norm(model, gradients);
     if norm > most {
-        model.visit(&mut Scale(gradients, most / norm));
+        model.visit(&mut ScaleGradients(gradients, most / norm));
     }
 }
