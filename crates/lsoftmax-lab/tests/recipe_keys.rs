@@ -1,0 +1,39 @@
+//! Every key of a recipe is known to the reader of recipes, also those that are usually left out.
+
+use lsoftmax::{LambdaSchedule, Margin, Precision};
+use lsoftmax_data::Augment;
+use lsoftmax_lab::optimiser::Sgd;
+use lsoftmax_lab::recipe::{
+    Expected, LearningRate, NetworkChoice, Objective, OnDivergence, Recipe,
+};
+
+/// No `..`: a new field must be added here, with a value that is not its default.
+#[test]
+fn a_recipe_with_every_key_set_comes_back_from_its_toml() {
+    let recipe = Recipe {
+        name: "all".into(),
+        source: "a test".into(),
+        expected: [("2".to_owned(), Expected { test_error: 1.5, tolerance: 0.25 })].into(),
+        data: "photos".into(),
+        augment: Augment { pad: 2, flip: true },
+        validation: 7,
+        network: NetworkChoice::Named("cifar10".into()),
+        loss: Objective::Contrastive { weight: 0.5, margin: 1.25 },
+        margin: Margin::new(2.5).unwrap(),
+        lambda: LambdaSchedule::exponential(100.0, 0.99, 0.5).unwrap(),
+        batch: 33,
+        accumulate: 3,
+        clip_norm: Some(2.5),
+        steps: 99,
+        learning_rate: LearningRate::Plateau { rate: 0.5, factor: 0.25, patience: 4, drops: 2 },
+        sgd: Sgd { momentum: 0.5, weight_decay: 0.125 },
+        seed: 9,
+        precision: Precision::F32,
+        evaluate_every: 11,
+        log_every: 12,
+        checkpoint_every: 13,
+        on_divergence: OnDivergence::Rollback,
+    };
+    let text = recipe.to_toml();
+    assert_eq!(Recipe::from_toml(&text, "all.toml"), Ok(recipe), "{text}");
+}
