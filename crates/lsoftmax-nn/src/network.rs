@@ -10,12 +10,11 @@ use lsoftmax_kernels::conv::Stack;
 use crate::{ConvUnit, NetworkConfig, NetworkError, run};
 
 impl NetworkConfig {
-    /// Builds the network. Its weights are drawn now, first layer first, and its [`Execution`] is
-    /// chosen now: the CPU kernels with products of f32, on a path no higher than the environment
-    /// variable `LSOFTMAX_KERNEL` says. [`Network::with_execution`] sets another.
+    /// Builds the network. Its weights are initialised eagerly, in the order of the layers. Its
+    /// [`Execution`] is [`Execution::default`]; [`Network::with_execution`] sets another.
     ///
     /// # Errors
-    /// When the description does not fit together.
+    /// When the layers do not fit together.
     pub fn init(&self, device: &Device) -> Result<Network, NetworkError> {
         let stack = self.stack()?;
         let units = stack.units().iter().enumerate();
@@ -42,10 +41,10 @@ pub struct Network {
     /// The layers, first to last. The last one, whose kernel is as large as its input, gives the
     /// features.
     pub units: Vec<ConvUnit>,
-    /// Sizes of everything, layer by layer.
+    /// The sizes of every layer.
     #[module(skip)]
     stack: Arc<Stack>,
-    /// What computes all units.
+    /// The execution of all units.
     #[module(skip)]
     execution: Execution,
 }
@@ -59,8 +58,8 @@ impl Network {
     /// - output: `[images, features]`
     ///
     /// # Errors
-    /// When the images have another size than the network was described for, or the kernel
-    /// path asked for is unavailable.
+    /// When the size of the images differs from the input size of the network, or the requested kernel
+    /// path is unavailable.
     pub fn forward(&self, images: Tensor<4>) -> Result<Tensor<2>, NetworkError> {
         let [count, channels, height, width] = images.dims();
         let (found, expected) = ([channels, height, width], self.stack.input());
@@ -72,8 +71,8 @@ impl Network {
         Ok(output.reshape([count, features]))
     }
 
-    /// Sets what computes the network. It counts for all units, whatever their own
-    /// [execution](ConvUnit::with_execution) is.
+    /// Sets the execution of the network. It overrides that of the
+    /// [units](ConvUnit::with_execution).
     ///
     /// ```
     /// use burn::tensor::Device;
@@ -87,7 +86,7 @@ impl Network {
         self
     }
 
-    /// What computes the network.
+    /// The execution of the network.
     pub fn execution(&self) -> &Execution {
         &self.execution
     }

@@ -1,25 +1,26 @@
-//! The recipe for some data, or for other data than its own.
+//! Choosing a recipe for a data set, and changing the data set of a recipe.
 
 use lsoftmax_data::{DataDir, DataError, DataSource};
 
 use super::{Recipe, RecipeError};
 
-/// Steps of a short run on a folder of images: a minute or two on two cores.
+/// The number of steps of a quick run on a folder of images: a minute or two on two cores.
 const QUICK_STEPS: u64 = 100;
 
-/// Why there is no recipe for some data.
+/// Why no recipe could be chosen for a data set.
 #[derive(Debug, thiserror::Error)]
 pub enum ForDataError {
-    /// The folder.
+    /// The folder could not be read.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The recipe.
+    /// The recipe is invalid.
     #[error(transparent)]
     Recipe(#[from] RecipeError),
 }
 
 impl Recipe {
-    /// The recipe that has the name of a set, or one for a folder of images; or their short variants.
+    /// The recipe with the name of a set, or the default recipe for a folder of images; with `quick`,
+    /// its quick variant.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -29,7 +30,7 @@ impl Recipe {
         data: &DataDir,
     ) -> Result<Self, ForDataError> {
         if let DataSource::Set(set) = source {
-            // Fashion-MNIST was made to be trained as MNIST is.
+            // Fashion-MNIST is a drop-in replacement for MNIST.
             let name = if set.name == "fashion-mnist" { "mnist" } else { set.name };
             return Ok(if quick { Self::quick(name)? } else { Self::built_in(name)? });
         }
@@ -39,10 +40,10 @@ impl Recipe {
         Ok(if quick { recipe.scaled(QUICK_STEPS) } else { recipe })
     }
 
-    /// The recipe for other data than its own, without an expected result, under another name.
+    /// The recipe with other data, another name and no expected results.
     pub fn with_data(mut self, data: DataSource) -> Self {
         let name = data.name();
-        // A recipe that has the name of its data takes that of the new data.
+        // A recipe named after its data is named after the new data.
         self.name =
             if self.name == self.data.name() { name } else { format!("{}-{name}", self.name) };
         self.data = data;

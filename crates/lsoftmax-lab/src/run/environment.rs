@@ -1,10 +1,10 @@
-//! The machine and the program that a run was made with.
+//! The machine and program version of a run.
 
 use lsoftmax::Precision;
 use lsoftmax_kernels::Engine;
 use serde::{Deserialize, Serialize};
 
-/// The machine and the program.
+/// A machine and program version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// The CPU's name.
@@ -13,9 +13,9 @@ pub struct Environment {
     pub architecture: String,
     /// The operating system.
     pub system: String,
-    /// The kernel path taken.
+    /// The kernel path.
     pub path: String,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
     /// The program's version.
     pub version: String,
@@ -24,8 +24,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This one, for products of a precision.
-    pub fn here(precision: Precision) -> Self {
+    /// The current machine and program, with the kernel path of a precision.
+    pub fn current(precision: Precision) -> Self {
         Self {
             cpu: cpu(),
             architecture: std::env::consts::ARCH.into(),

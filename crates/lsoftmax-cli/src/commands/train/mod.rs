@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lsoftmax_lab::recipe::{Expected, OnDivergence, Recipe};
-use lsoftmax_lab::train::{self, Ended, Event, Options, RunSummary};
+use lsoftmax_lab::train::{self, Event, Options, RunOutcome, RunSummary};
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
@@ -84,8 +84,10 @@ impl TrainCommand {
         };
         progress.finish();
         match ended? {
-            Ended::Interrupted { step } => Err(interrupted(step, &out, &self.data_dir)),
-            Ended::Done(summary) => self.output.render(&*summary, |summary| text(summary, &out)),
+            RunOutcome::Interrupted { step } => Err(interrupted(step, &out, &self.data_dir)),
+            RunOutcome::Done(summary) => {
+                self.output.render(&*summary, |summary| text(summary, &out))
+            }
         }
     }
 }
