@@ -1,12 +1,12 @@
-//! Whatever is wrong with the input: exit code 2, one sentence, no panic.
+//! Invalid input gives exit code 2 and an error of one sentence, never a panic.
 
 mod program;
 
 use program::arrays::{LABELS, Layout, PLAIN, file, npy};
 use program::{Batch, assert_says, lsoftmax, refused};
 
-/// Replaces one file of a good batch and returns the sentence that it is refused with, which must
-/// name the file.
+/// Replaces one file of a valid batch and returns the resulting error message, which must name the
+/// file.
 #[track_caller]
 fn with(name: &str, bytes: &[u8]) -> String {
     let batch = Batch::new();
@@ -31,8 +31,8 @@ fn arrays_of_the_wrong_rank() {
 }
 
 #[test]
-fn arrays_that_do_not_fit_together() {
-    assert_says(with("w.npy", &npy(PLAIN, &rows(4, 3), false)), &["has 2 features a sample"]);
+fn arrays_with_mismatched_sizes() {
+    assert_says(with("w.npy", &npy(PLAIN, &rows(4, 3), false)), &["has 2 features per sample"]);
     assert_says(with("y.npy", &npy(LABELS, &rows(1, 4), true)), &["4 labels"]);
     assert_says(with("x.npy", &npy(PLAIN, &rows(2, 2), false)), &["2 samples"]);
     assert_says(with("b.npy", &npy(PLAIN, &rows(1, 3), true)), &["3 values"]);
@@ -47,7 +47,7 @@ fn empty_arrays() {
 }
 
 #[test]
-fn labels_that_name_no_class() {
+fn labels_out_of_range() {
     let labels = |last: f64| npy(LABELS, &[vec![0.0, 1.0, last]], true);
     assert_says(with("y.npy", &labels(4.0)), &["the label of sample 2 is 4"]);
     assert_says(with("y.npy", &labels(-1.0)), &["the label of sample 2 is -1"]);
@@ -94,9 +94,9 @@ fn logits_beyond_f32() {
 }
 
 #[test]
-fn types_that_are_not_for_the_role() {
+fn types_that_do_not_fit_the_role() {
     assert_says(with("y.npy", &file("'|b1'", false, "(3,)", &[1; 3])), &["booleans"]);
-    assert_says(with("y.npy", &file("'<f8'", false, "(3,)", &[0; 24])), &["whole numbers"]);
+    assert_says(with("y.npy", &file("'<f8'", false, "(3,)", &[0; 24])), &["integers"]);
     assert_says(with("x.npy", &file("'<i8'", false, "(3, 2)", &[0; 48])), &["float32"]);
     assert_says(with("x.npy", &file("'<c8'", false, "(3, 2)", &[0; 48])), &["complex"]);
     assert_says(
@@ -111,33 +111,36 @@ fn types_that_are_not_for_the_role() {
 }
 
 #[test]
-fn headers_that_lie() {
-    assert_says(with("x.npy", &file("'<f4'", false, "(3000000000, 2)", &[0; 24])), &["cut short"]);
+fn headers_that_contradict_the_file() {
+    assert_says(with("x.npy", &file("'<f4'", false, "(3000000000, 2)", &[0; 24])), &["truncated"]);
     assert_says(
         with("x.npy", &file("'<f4'", false, "(4294967296, 4294967296)", &[0; 24])),
-        &["more than any file"],
+        &["too large for any file"],
     );
     assert_says(
         with("x.npy", &file("'<f4'", false, "(9999999999999999999999, 2)", &[0; 24])),
         &["shape"],
     );
     assert_says(with("x.npy", &file("'<f4'", false, "(-3, 2)", &[0; 24])), &["shape"]);
-    assert_says(with("x.npy", &file("'<f4'", false, "(3, 2)", &[0; 23])), &["cut short"]);
-    assert_says(with("x.npy", &file("'<f4'", false, "(3, 2)", &[0; 25])), &["one array a file"]);
+    assert_says(with("x.npy", &file("'<f4'", false, "(3, 2)", &[0; 23])), &["truncated"]);
+    assert_says(with("x.npy", &file("'<f4'", false, "(3, 2)", &[0; 25])), &["one array per file"]);
     assert_says(with("w.npy", &file("[[[[[[[[[[[[", false, "(4, 2)", &[0; 32])), &["header"]);
     let oversized = [b"\x93NUMPY\x02\x00".as_slice(), &u32::MAX.to_le_bytes(), b"{}"].concat();
     assert_says(with("w.npy", &oversized), &["4294967295 bytes"]);
-    assert_says(with("w.npy", b"\x93NUMPY\x01\x00\x76\x00{'descr"), &["ends inside its header"]);
+    assert_says(
+        with("w.npy", b"\x93NUMPY\x01\x00\x76\x00{'descr"),
+        &["truncated inside its header"],
+    );
 }
 
 #[test]
-fn files_that_are_no_arrays() {
+fn files_that_are_not_arrays() {
     assert_says(with("x.npy", b""), &["not an .npy file"]);
     assert_says(with("x.npy", b"1.0,2.0\n3.0,4.0\n"), &["not an .npy file"]);
     assert_says(with("x.npy", b"PK\x03\x04\x14\x00\x00\x00"), &[".npz"]);
     let batch = Batch::new();
     assert_says(refused(batch.loss(&["--bias", "."])), &["directory"]);
-    assert_says(refused(batch.loss(&["--bias", "none.npy"])), &["none.npy: there is no such file"]);
+    assert_says(refused(batch.loss(&["--bias", "none.npy"])), &["none.npy: no such file"]);
     assert_says(refused(batch.loss(&["--bias", "x.npy/b.npy"])), &["x.npy/b.npy"]);
     assert_says(refused(batch.loss(&["--bias", "two\nlines\u{1b}[31m.npy"])), &["no such file"]);
     #[cfg(unix)]
@@ -153,11 +156,11 @@ fn files_that_may_not_be_read() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).expect("set");
     if std::fs::read(&path).is_err() {
         assert_says(refused(batch.loss(&[])), &["x.npy: cannot be read"]);
-    } // else this is root, who may read everything
+    } // otherwise this is root, who may read everything
 }
 
 #[test]
-fn margins_and_lambdas_that_are_none() {
+fn invalid_margins_and_lambdas() {
     let batch = Batch::new();
     for margin in ["0", "0.99", "-4", "1000.5", "nan", "inf", "-inf", "four", "", "1e999"] {
         assert_says(refused(batch.loss(&[&format!("--margin={margin}")])), &["--margin"]);
@@ -170,7 +173,7 @@ fn margins_and_lambdas_that_are_none() {
 }
 
 #[test]
-fn arguments_that_are_none() {
+fn invalid_arguments() {
     let batch = Batch::new();
     assert_says(
         refused(lsoftmax(&["loss"])),
@@ -186,7 +189,7 @@ fn arguments_that_are_none() {
 }
 
 #[test]
-fn kernel_paths_that_are_none() {
+fn unknown_kernel_paths() {
     let output = program::command(&[]).env("LSOFTMAX_KERNEL", "gpu").output().expect("it starts");
     assert_says(refused(output), &["no kernel path called \"gpu\""]);
     let batch = Batch::new();
@@ -203,7 +206,7 @@ fn kernel_paths_that_are_none() {
 
 #[cfg(unix)]
 #[test]
-fn a_kernel_path_that_is_no_text_is_refused_and_an_empty_one_is_none() {
+fn a_kernel_path_that_is_not_utf8_is_rejected_and_an_empty_one_is_ignored() {
     use std::os::unix::ffi::OsStrExt;
     let broken = std::ffi::OsStr::from_bytes(b"\xff");
     let run = |path: &std::ffi::OsStr| {
@@ -216,7 +219,7 @@ fn a_kernel_path_that_is_no_text_is_refused_and_an_empty_one_is_none() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn more_threads_than_the_system_gives() {
+fn more_threads_than_the_system_allows() {
     let batch = Batch::new();
     let files = "--features x.npy --weights w.npy --labels y.npy";
     for arguments in [&format!("loss {files}")[..], "bench head --steps 1"] {
@@ -229,7 +232,7 @@ fn more_threads_than_the_system_gives() {
 }
 
 #[test]
-fn benchmarks_of_no_size_or_of_absurd_size() {
+fn benchmarks_with_zero_or_huge_sizes() {
     let head = |more: &[&str]| refused(lsoftmax(&[&["bench", "head"], more].concat()));
     for size in ["--samples", "--features", "--classes", "--steps", "--threads", "--seconds"] {
         assert_says(head(&[size, "0"]), &[size.trim_start_matches('-')]);

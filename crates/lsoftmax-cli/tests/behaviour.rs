@@ -1,4 +1,4 @@
-//! The program itself: what it shows unasked, how fast it is, and how it ends.
+//! General behaviour of the program: help, benchmarks and exit codes.
 
 mod program;
 
@@ -54,7 +54,7 @@ fn a_usage_error_names_the_help_of_its_own_command() {
     }
 }
 
-/// The list of commands in the help, so that the test above has all of them.
+/// Checks the list of commands in the help, so that the test above covers all of them.
 #[test]
 fn the_help_lists_the_commands() {
     let listed = |command: &[&str]| -> Vec<String> {
@@ -72,7 +72,7 @@ fn the_help_lists_the_commands() {
 const SMALL: [&str; 8] = ["bench", "head", "--samples", "8", "--features", "16", "--classes", "40"];
 
 #[test]
-fn a_benchmark_says_what_was_measured_and_how() {
+fn a_benchmark_reports_its_results_and_settings() {
     let more = ["--margin", "2", "--lambda", "1", "--bias", "--steps", "5", "--threads", "1"];
     let result = json(lsoftmax(&[&SMALL[..], &more, &["--json"]].concat()));
     for (name, value) in
@@ -89,7 +89,7 @@ fn a_benchmark_says_what_was_measured_and_how() {
     assert!(number("fastest_milliseconds") > 0.0);
     let flops = 6.0 * 8.0 * 16.0 * 40.0 / (number("milliseconds") / 1e3);
     assert!((number("gflops") * 1e9 / flops - 1.0).abs() < 1e-9);
-    // Something is needed beside the gradients, and for so small a head not much.
+    // A small head needs little memory besides the gradients, but some.
     assert!((1.0..4e6).contains(&number("peak_bytes")), "{result}");
 }
 
@@ -109,14 +109,14 @@ fn a_benchmark_honours_rayons_variable_and_prints_two_lines() {
 }
 
 #[test]
-fn the_head_does_not_hold_all_logits() {
+fn the_head_does_not_materialise_all_logits() {
     let sizes = ["bench", "head", "--samples", "512", "--features", "8", "--classes", "60000"];
     let result = json(lsoftmax(&[&sizes[..], &["--steps", "1", "--json"]].concat()));
     assert!(result["peak_bytes"].as_u64() < Some(512 * 60_000 * 4 / 2), "{result}");
 }
 
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let batch = Batch::new();
     let files = ["loss", "--features", "x.npy", "--weights", "w.npy", "--labels", "y.npy"];
     let small = [&SMALL[..], &["--steps", "1"]].concat();

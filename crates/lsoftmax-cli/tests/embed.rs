@@ -1,4 +1,4 @@
-//! What `lsoftmax embed` writes.
+//! The files that `lsoftmax embed` writes.
 
 mod program;
 
@@ -9,7 +9,7 @@ use program::run::{TINY, done, recipe, train};
 use program::{failed, lsoftmax, printed};
 
 #[test]
-fn logits_are_products_of_the_features_as_they_are() {
+fn logits_are_those_of_the_features_before_normalisation() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name);
     let text = |name: &str| path(name).to_str().expect("a plain path").to_owned();
@@ -42,13 +42,13 @@ fn logits_are_products_of_the_features_as_they_are() {
         failed(lsoftmax(&["embed", &run, "mnist", "--out", &plain, "--logits", &plain]), 2);
     assert!(sentence.contains("plain.npy"), "{sentence}");
 
-    // However it is spelt, and whatever stands there already.
+    // The same file under another path, and a directory in its place.
     let other = text("new/../plain.npy");
     let sentence =
         failed(lsoftmax(&["embed", &run, "mnist", "--out", &plain, "--logits", &other]), 2);
     assert!(sentence.contains("plain.npy"), "{sentence}");
     fs::create_dir(path("directory")).expect("a directory");
     let sentence = failed(lsoftmax(&["embed", &run, "mnist", "--out", &text("directory")]), 1);
-    assert!(sentence.contains("something other than a file"), "{sentence}");
+    assert!(sentence.contains("not a regular file"), "{sentence}");
     assert!(path("directory").is_dir());
 }

@@ -1,4 +1,4 @@
-//! `lsoftmax loss` agrees with the reference, whatever the arrays' layout.
+//! `lsoftmax loss` agrees with the reference for every layout of the arrays.
 
 mod program;
 
@@ -41,7 +41,7 @@ fn assert_close(what: &str, found: &[f64], expected: &[f64]) {
     }
 }
 
-/// Every case of the reference, in layouts that take turns.
+/// Every case of the reference, cycling through the layouts.
 #[test]
 fn loss_and_gradients_are_those_of_the_reference_in_every_layout() {
     let floats = ["<f4", "<f8", ">f4", ">f8"];
@@ -94,7 +94,7 @@ fn loss_and_gradients_are_those_of_the_reference_in_every_layout() {
 }
 
 #[test]
-fn the_json_object_says_what_was_computed() {
+fn the_json_output_has_all_settings_and_results() {
     let batch = Batch::new();
     let result = json(batch.loss(&["--margin", "3", "--lambda", "0.5", "--json"]));
     assert_eq!(result["samples"], 3);
@@ -110,14 +110,14 @@ fn the_json_object_says_what_was_computed() {
 }
 
 #[test]
-fn margin_4_and_lambda_0_need_not_be_said() {
+fn margin_4_and_lambda_0_are_the_defaults() {
     let batch = Batch::new();
     let said = json(batch.loss(&["--margin", "4", "--lambda", "0", "--json"]));
     assert_eq!(json(batch.loss(&["--json"])), said);
 }
 
 #[test]
-fn the_mean_is_that_of_the_losses() {
+fn the_loss_is_the_mean_of_the_losses() {
     let batch = Batch::new();
     let result = json(batch.loss(&["--reduction", "none", "--bias", "b.npy", "--json"]));
     let losses = vector(&result["losses"]);
@@ -175,7 +175,7 @@ fn gradients_replace_older_ones_and_leave_nothing_else() {
 }
 
 #[test]
-fn gradients_go_nowhere_but_to_a_directory_that_can_be_written() {
+fn gradients_need_a_writable_directory() {
     let batch = Batch::new();
     assert!(refused(batch.loss(&["--grad-dir", "x.npy"])).starts_with("x.npy: "));
     assert!(failed(batch.loss(&["--grad-dir", "x.npy/grad"]), 1).starts_with("x.npy/grad: "));

@@ -5,12 +5,14 @@ mod program;
 
 use std::fs;
 
-use program::run::{TINY, done, ended, metrics, place, recipe, result, resume, text_of, train};
+use program::run::{
+    TINY, done, ended, metrics, recipe, result, resume, temporary_run, text_of, train,
+};
 use program::{assert_says, lsoftmax, printed, refused};
 
 #[test]
 fn a_run_with_accumulated_batches_and_clipping_is_resumed_to_the_same_bits() {
-    let (place, run) = place();
+    let (place, run) = temporary_run();
     let recipe = recipe(place.path(), &TINY.replace("steps = 120", "steps = 24"));
     let recipe_arguments = ["--keep-schedules", "--steps", "24"];
     let text = fs::read_to_string(&recipe).expect("a file").replace("at = [100]", "at = [20]");
@@ -41,10 +43,10 @@ fn a_run_with_accumulated_batches_and_clipping_is_resumed_to_the_same_bits() {
 
 #[test]
 fn a_contrastive_loss_trains() {
-    let (place, run) = place();
+    let (place, run) = temporary_run();
     let loss = "margin = 1\nloss = { contrastive = { weight = 1, margin = 1 } }";
     let recipe = recipe(place.path(), &TINY.replace("margin = 2", loss));
-    done(train(&[&recipe, "--out", &text_of(&run)]));
+    done(train(&[&recipe, "--device", "cpu", "--out", &text_of(&run)]));
     let log = metrics(&run);
     let last = log.iter().rfind(|metric| metric["kind"] == "validation").expect("an evaluation");
     assert!(last["error"].as_f64().expect("a number") < 40.0, "{last}");
@@ -76,7 +78,7 @@ fn the_cpu_is_a_device_and_others_need_their_feature() {
 
 #[test]
 fn the_curves_of_runs_are_on_one_page() {
-    let (place, run) = place();
+    let (place, run) = temporary_run();
     let recipe = recipe(place.path(), &TINY.replace("steps = 120", "steps = 110"));
     done(train(&[&recipe, "--out", &text_of(&run)]));
     let page = text_of(&place.path().join("curves.html"));

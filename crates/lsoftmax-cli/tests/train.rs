@@ -1,5 +1,5 @@
-//! `lsoftmax train` when things go wrong: whatever stops a run, the resumed one ends with the same
-//! bits, and one that cannot be resumed says why in a sentence.
+//! `lsoftmax train` under failures: an interrupted run that is resumed ends with bit-identical results,
+//! and a run that cannot be resumed gives an error of one sentence.
 
 #![cfg(unix)]
 
@@ -12,18 +12,18 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use program::run::{
-    Listener, Reference, TINY, checkpoints, done, ended, is_writing, place, recipe, result, resume,
-    text_of, train,
+    Listener, Reference, TINY, checkpoints, done, ended, is_writing, recipe, result, resume,
+    temporary_run, text_of, train,
 };
 use program::{assert_says, failed, refused};
 use tempfile::TempDir;
 
-/// A run as a kill after its last checkpoint leaves it, and its checkpoints.
+/// A run that was killed after its last checkpoint, and its checkpoints.
 fn unfinished() -> (TempDir, PathBuf, [PathBuf; 2]) {
-    let (place, run) = place();
+    let (directory, run) = temporary_run();
     Reference::get().put_unfinished(&run);
     let checkpoints = checkpoints(&run).try_into().expect("the last two are kept");
-    (place, run, checkpoints)
+    (directory, run, checkpoints)
 }
 
 #[track_caller]
@@ -31,7 +31,7 @@ fn assert_as_undisturbed(run: &Path) {
     assert!(result(run) == Reference::get().result, "the runs differ");
 }
 
-/// Numbers that look random, the same in every run.
+/// Reproducible pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -41,10 +41,10 @@ impl Random {
     }
 }
 
-/// Waits for `reached`, or the program's end: true in the former case.
+/// Waits for `reached` or the end of the program; true in the former case.
 fn wait_until(child: &mut Child, mut reached: impl FnMut() -> bool) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(60) {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(60) {
         if reached() {
             return true;
         }
@@ -57,30 +57,30 @@ fn wait_until(child: &mut Child, mut reached: impl FnMut() -> bool) -> bool {
 }
 
 #[test]
-fn a_run_killed_over_and_over_ends_with_the_bits_of_one_that_was_not() {
-    // A run on a fast machine may be over before it was killed so often.
+fn a_run_killed_repeatedly_ends_with_the_bits_of_an_uninterrupted_one() {
+    // On a fast machine a run may finish before it was killed often enough.
     let mut kills = 0;
     while kills < 20 {
-        let (place, run) = place();
-        kills = killed_over_and_over(place.path(), &run, kills);
+        let (directory, run) = temporary_run();
+        kills = killed_over_and_over(directory.path(), &run, kills);
         assert_as_undisturbed(&run);
         assert!(!is_writing(&run), "something half written is left");
         assert_eq!(checkpoints(&run).len(), 2);
     }
 }
 
-/// Trains, kills and resumes until the run is done. Returns the number of kills, from those before.
-fn killed_over_and_over(place: &Path, run: &Path, before: u64) -> u64 {
+/// Trains, kills and resumes until the run is done. Returns the number of kills, including `before`.
+fn killed_over_and_over(directory: &Path, run: &Path, before: u64) -> u64 {
     let out = text_of(run);
-    // Where checkpoints are taken changes nothing.
+    // The interval of checkpoints does not affect the results.
     let text = TINY.replace("checkpoint_every = 4", "checkpoint_every = 2");
-    let recipe = recipe(place, &text);
+    let recipe = recipe(directory, &text);
     let mut random = Random(7 + before);
     let (mut kills, mut at_the_end) = (before, 0);
     loop {
-        assert!(kills < before + 200, "the run does not get on");
-        let begun = run.join("recipe.toml").is_file();
-        let mut command = if begun { resume(run) } else { train(&[&recipe, "--out", &out]) };
+        assert!(kills < before + 200, "the run makes no progress");
+        let started = run.join("recipe.toml").is_file();
+        let mut command = if started { resume(run) } else { train(&[&recipe, "--out", &out]) };
         let threads = (1 + kills % 3).to_string();
         command.env("RAYON_NUM_THREADS", threads).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
@@ -91,19 +91,19 @@ fn killed_over_and_over(place: &Path, run: &Path, before: u64) -> u64 {
             return kills;
         }
         let alive = if last_step {
-            // In the last evaluation, or while the model is written.
+            // During the last evaluation, or while the model is written.
             at_the_end += 1;
             sleep(Duration::from_millis(150 + random.below(150)));
             child.try_wait().expect("a status").is_none()
         } else if kills % 5 == 0 {
-            // Somewhere in the beginning.
+            // Near the start.
             sleep(Duration::from_millis(random.below(200)));
             true
         } else if kills % 2 == 0 {
             // While a checkpoint is written.
             wait_until(&mut child, || is_writing(run))
         } else {
-            // Somewhere after the next checkpoint.
+            // After the next checkpoint.
             let got_on = wait_until(&mut child, || checkpoints(run).pop() != newest);
             sleep(Duration::from_micros(random.below(8_000)));
             got_on
@@ -117,8 +117,8 @@ fn killed_over_and_over(place: &Path, run: &Path, before: u64) -> u64 {
 }
 
 #[test]
-fn what_a_kill_left_half_written_is_removed() {
-    let (_place, run, _) = unfinished();
+fn temporary_files_of_a_killed_run_are_removed() {
+    let (_directory, run, _) = unfinished();
     let half = [run.join(".unfinished-a"), run.join("checkpoints/.unfinished-b")];
     half.iter().for_each(|path| fs::write(path, "half").expect("a file"));
     done(resume(&run));
@@ -127,10 +127,10 @@ fn what_a_kill_left_half_written_is_removed() {
 }
 
 #[test]
-fn ctrl_c_and_a_request_to_end_stop_a_run_that_can_be_resumed() {
+fn a_run_stopped_by_ctrl_c_or_sigterm_can_be_resumed() {
     for signal in ["-INT", "-TERM"] {
-        let (place, run) = place();
-        let mut child = train(&[&recipe(place.path(), TINY), "--out", &text_of(&run)])
+        let (directory, run) = temporary_run();
+        let mut child = train(&[&recipe(directory.path(), TINY), "--out", &text_of(&run)])
             .spawn()
             .expect("the program starts");
         let mut listener = Listener::new(&mut child);
@@ -149,11 +149,11 @@ fn ctrl_c_and_a_request_to_end_stop_a_run_that_can_be_resumed() {
 }
 
 #[test]
-fn a_plateau_that_ended_a_run_still_ends_it_after_a_kill() {
-    let (place, run) = place();
+fn a_plateau_ends_a_run_also_after_a_kill() {
+    let (directory, run) = temporary_run();
     let steps = r#"{ schedule = "steps", rate = 0.05, factor = 0.1, at = [100] }"#;
     let plateau = r#"{ schedule = "plateau", rate = 0.3, factor = 0.5, patience = 1, drops = 1 }"#;
-    let recipe = recipe(place.path(), &TINY.replace(steps, plateau));
+    let recipe = recipe(directory.path(), &TINY.replace(steps, plateau));
     done(train(&[&recipe, "--out", &text_of(&run)]));
     let expected = result(&run);
     fs::remove_file(run.join("summary.json")).expect("it was there");
@@ -164,16 +164,16 @@ fn a_plateau_that_ended_a_run_still_ends_it_after_a_kill() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
+fn a_corrupt_checkpoint_is_skipped_for_the_one_before() {
     type Damage = fn(&mut Vec<u8>);
     let damages: [(&str, Damage); 4] = [
         ("checksum", |bytes| bytes[5_000] ^= 1),
         ("checksum", |bytes| bytes.truncate(10_000)),
-        ("cut short", Vec::clear),
+        ("truncated", Vec::clear),
         ("not a checkpoint", |bytes| bytes.fill(0x5a)),
     ];
     for (words, damage) in damages {
-        let (_place, run, [_, newest]) = unfinished();
+        let (_directory, run, [_, newest]) = unfinished();
         let mut bytes = fs::read(&newest).expect("a file");
         damage(&mut bytes);
         fs::write(&newest, &bytes).expect("a file");
@@ -186,16 +186,19 @@ fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
 }
 
 #[test]
-fn checkpoints_that_are_all_damaged_are_a_sentence() {
-    let (_place, run, checkpoints) = unfinished();
+fn a_run_without_valid_checkpoint_is_an_error() {
+    let (_directory, run, checkpoints) = unfinished();
     checkpoints.iter().for_each(|path| fs::write(path, "").expect("a file"));
     let sentence = refused(resume(&run).output().expect("it starts"));
-    assert_says(&sentence, &["no checkpoint of", &text_of(&checkpoints[0]), "start again"]);
+    assert_says(
+        &sentence,
+        &["has no valid checkpoint", &text_of(&checkpoints[0]), "start a new run"],
+    );
 }
 
 #[test]
-fn a_checkpoint_of_another_version_or_network_is_a_sentence() {
-    let (_place, run, checkpoints) = unfinished();
+fn a_checkpoint_of_another_version_or_network_is_an_error() {
+    let (_directory, run, checkpoints) = unfinished();
     let good = checkpoints.clone().map(|path| fs::read(path).expect("a file"));
     for (path, bytes) in checkpoints.iter().zip(&good) {
         let mut bytes = bytes.clone();
@@ -224,34 +227,34 @@ fn a_checkpoint_of_another_version_or_network_is_a_sentence() {
 }
 
 #[test]
-fn one_directory_has_one_run_and_one_program() {
-    let (place, run) = place();
-    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
+fn a_directory_has_one_run_and_is_used_by_one_process() {
+    let (directory, run) = temporary_run();
+    let (recipe, out) = (recipe(directory.path(), TINY), text_of(&run));
     let mut first = train(&[&recipe, "--out", &out]).spawn().expect("the program starts");
     let mut listener = Listener::new(&mut first);
     listener.wait_for("step 7: ");
-    // Held still, so that it does not end before the second has looked.
+    // Suspended, so that it does not end before the others have started.
     let id = first.id().to_string();
     let signal = |name: &str| Command::new("kill").args([name, &id]).status().expect("kill");
     assert!(signal("-STOP").success());
     let second = resume(&run).output();
     let third = train(&[&recipe, "--out", &out]).output();
     assert!(signal("-CONT").success());
-    assert_says(refused(second.expect("it starts")), &["another program is using", &out]);
-    assert_says(refused(third.expect("it starts")), &["another program is using", &out]);
+    assert_says(refused(second.expect("it starts")), &["another process is using", &out]);
+    assert_says(refused(third.expect("it starts")), &["another process is using", &out]);
     listener.rest();
     assert!(first.wait().expect("a status").success());
     assert_as_undisturbed(&run);
 
     let again = refused(train(&[&recipe, "--out", &out]).output().expect("it starts"));
-    assert_says(&again, &["holds a run already", &format!("`lsoftmax train --resume {out}`")]);
-    let nothing = refused(resume(place.path()).output().expect("it starts"));
-    assert_says(&nothing, &["holds no run", "recipe.toml"]);
+    assert_says(&again, &["already contains a run", &format!("`lsoftmax train --resume {out}`")]);
+    let nothing = refused(resume(directory.path()).output().expect("it starts"));
+    assert_says(&nothing, &["does not contain a run", "recipe.toml"]);
 }
 
 #[test]
 fn a_run_that_is_done_prints_its_summary_again() {
-    let (_place, run) = place();
+    let (_directory, run) = temporary_run();
     Reference::get().put(&run);
     let mut command = resume(&run);
     let printed: serde_json::Value =
@@ -285,8 +288,8 @@ fn after(before: &str, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_file_that_may_not_grow_ends_the_run_and_harms_nothing() {
-    let (_place, run, [older, newest]) = unfinished();
+fn a_file_size_limit_ends_the_run_without_damage() {
+    let (_directory, run, [older, newest]) = unfinished();
     fs::remove_file(newest).expect("it was there");
     let before = fs::read(&older).expect("a file");
     // Blocks are of 512 or 1024 bytes: the log fits, a checkpoint does not.
@@ -301,12 +304,12 @@ fn a_file_that_may_not_grow_ends_the_run_and_harms_nothing() {
     assert_as_undisturbed(&run);
 }
 
-/// In a file system of its own, which goes when the shell does.
+/// Uses a separate mount, which is removed when the shell exits.
 #[test]
-fn a_full_disk_ends_the_run_and_harms_nothing() {
-    let (place, run, [_, newest]) = unfinished();
+fn a_full_disk_ends_the_run_without_damage() {
+    let (directory, run, [_, newest]) = unfinished();
     fs::remove_file(newest).expect("it was there");
-    fs::create_dir(place.path().join("disk")).expect("a directory");
+    fs::create_dir(directory.path().join("disk")).expect("a directory");
     let script = r#"
         cd "$1" || exit 97
         mount -t tmpfs -o size=80k lsoftmax-test disk 2>/dev/null || exit 99
@@ -319,7 +322,7 @@ fn a_full_disk_ends_the_run_and_harms_nothing() {
         rm -r run && cp -r disk/run run"#;
     let program = env!("CARGO_BIN_EXE_lsoftmax");
     let mut shell = Command::new("unshare");
-    shell.args(["-m", "sh", "-c", script, program, &text_of(place.path())]);
+    shell.args(["-m", "sh", "-c", script, program, &text_of(directory.path())]);
     shell.env_remove("LSOFTMAX_KERNEL");
     match shell.output() {
         Ok(output) if output.status.success() => {}
@@ -328,7 +331,7 @@ fn a_full_disk_ends_the_run_and_harms_nothing() {
         }
         other => return eprintln!("not tested, a file system cannot be mounted here: {other:?}"),
     }
-    let text = |name: &str| fs::read_to_string(place.path().join(name)).expect("a file");
+    let text = |name: &str| fs::read_to_string(directory.path().join(name)).expect("a file");
     assert_eq!(text("full.code"), "1\n");
     assert_eq!(text("full.list"), "000000116.checkpoint\n");
     let said = text("full.txt");
@@ -340,17 +343,17 @@ fn a_full_disk_ends_the_run_and_harms_nothing() {
 }
 
 #[test]
-fn a_directory_that_may_not_be_written_is_a_sentence() {
-    let (place, run, _) = unfinished();
-    let recipe = recipe(place.path(), TINY);
-    let closed = place.path().join("closed");
+fn an_unwritable_directory_is_an_error() {
+    let (directory, run, _) = unfinished();
+    let recipe = recipe(directory.path(), TINY);
+    let closed = directory.path().join("closed");
     fs::create_dir(&closed).expect("a directory");
     let set = |path: &Path, mode: u32| {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
     };
     set(&closed, 0o555);
-    // The system lets root write everywhere, unless the capability is taken away.
+    // Root may write everywhere, unless the capability is dropped.
     let is_root = fs::write(closed.join("probe"), "").is_ok();
     let _ = fs::remove_file(closed.join("probe"));
     let start = |arguments: &[&str]| -> Output {
@@ -369,7 +372,7 @@ fn a_directory_that_may_not_be_written_is_a_sentence() {
     }
     let out = text_of(&closed.join("run"));
     let sentence = failed(start(&[&recipe, "--out", &out]), 1);
-    assert_says(&sentence, &[&out, "cannot be made", "permissions"]);
+    assert_says(&sentence, &[&out, "cannot be created", "permissions"]);
 
     let folder = run.join("checkpoints");
     fs::remove_file(checkpoints(&run).pop().expect("two")).expect("it was there");
@@ -383,9 +386,9 @@ fn a_directory_that_may_not_be_written_is_a_sentence() {
 }
 
 #[test]
-fn a_listener_that_has_gone_does_not_end_a_run() {
-    let (place, run) = place();
-    let mut child = train(&[&recipe(place.path(), TINY), "--out", &text_of(&run)])
+fn a_closed_stderr_does_not_end_a_run() {
+    let (directory, run) = temporary_run();
+    let mut child = train(&[&recipe(directory.path(), TINY), "--out", &text_of(&run)])
         .spawn()
         .expect("the program starts");
     drop(child.stderr.take());

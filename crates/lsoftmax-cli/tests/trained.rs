@@ -1,4 +1,4 @@
-//! The new user's path, from training to the use of what was trained, and the slips on it.
+//! A user's path from training to the use of the model, and common mistakes.
 
 mod program;
 
@@ -11,7 +11,7 @@ use program::run::{TINY, checkpoints, done, recipe, resume, text_of, train};
 use program::{json, lsoftmax, lsoftmax_in, printed, refused};
 use serde_json::Value;
 
-/// The test images that are built in.
+/// The built-in test images.
 fn digits() -> Images {
     let nowhere = DataDir::find(Some("nowhere".into())).expect("a name is enough");
     let set = Set::named("mnist").expect("there is MNIST").read(&nowhere).expect("it is built in");
@@ -28,11 +28,11 @@ fn length(row: &[f32]) -> f32 {
 }
 
 #[test]
-fn a_run_is_trained_killed_resumed_evaluated_asked_embedded_and_exported() {
-    let place = tempfile::tempdir().expect("a directory");
-    let run = place.path().join("run");
+fn a_model_is_trained_resumed_evaluated_and_used_for_predict_embed_and_export() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let run = directory.path().join("run");
     let run_text = text_of(&run);
-    let mut child = train(&[&recipe(place.path(), TINY), "--out", &run_text])
+    let mut child = train(&[&recipe(directory.path(), TINY), "--out", &run_text])
         .spawn()
         .expect("the program starts");
     while checkpoints(&run).is_empty() && child.try_wait().expect("a status").is_none() {
@@ -41,7 +41,7 @@ fn a_run_is_trained_killed_resumed_evaluated_asked_embedded_and_exported() {
     child.kill().expect("it can be killed");
     child.wait().expect("a status");
     let too_early = refused(lsoftmax(&["eval", &run_text]));
-    assert!(too_early.contains("not done") && too_early.contains("--resume"), "{too_early}");
+    assert!(too_early.contains("not finished") && too_early.contains("--resume"), "{too_early}");
     done(resume(&run));
 
     let summary = fs::read_to_string(run.join("summary.json")).expect("a file");
@@ -53,7 +53,8 @@ fn a_run_is_trained_killed_resumed_evaluated_asked_embedded_and_exported() {
     assert_eq!(found, summary["test"]);
 
     let digits = digits();
-    let files: Vec<_> = (0..10).map(|index| place.path().join(format!("{index}.png"))).collect();
+    let files: Vec<_> =
+        (0..10).map(|index| directory.path().join(format!("{index}.png"))).collect();
     files.iter().enumerate().for_each(|(index, path)| write_png(&digits, index, path));
     let files: Vec<_> = files.iter().map(|path| text_of(path)).collect();
     let files: Vec<_> = files.iter().map(String::as_str).collect();
@@ -63,7 +64,7 @@ fn a_run_is_trained_killed_resumed_evaluated_asked_embedded_and_exported() {
     let right = said.iter().zip(digits.labels()).filter(|(said, label)| said["class"] == **label);
     assert!(right.count() >= 7, "{said:?}");
 
-    let out = place.path().join("features.npy");
+    let out = directory.path().join("features.npy");
     let embed = ["embed", &run_text, "mnist", "--out", &text_of(&out), "--json"];
     assert_eq!(json(lsoftmax(&embed))["features"], 8);
     let plain = read_npy(&out);
@@ -75,7 +76,7 @@ fn a_run_is_trained_killed_resumed_evaluated_asked_embedded_and_exported() {
         assert!(row.iter().zip(scaled).all(|(found, expected)| (found - expected).abs() < 1e-5));
     }
 
-    let out = place.path().join("model.safetensors");
+    let out = directory.path().join("model.safetensors");
     printed(lsoftmax(&["export", &run_text, "--out", &text_of(&out)]));
     let bytes = fs::read(&out).expect("a file");
     let tensors = read_safetensors(&out);
@@ -93,11 +94,11 @@ fn a_run_is_trained_killed_resumed_evaluated_asked_embedded_and_exported() {
 }
 
 #[test]
-fn a_folder_of_ones_own_is_trained_on() {
-    let place = tempfile::tempdir().expect("a directory");
+fn a_folder_of_images_is_trained_on() {
+    let directory = tempfile::tempdir().expect("a directory");
     let digits = digits();
     for (class, name) in ["nought", "one", "two"].iter().enumerate() {
-        let folder = place.path().join("images").join(name);
+        let folder = directory.path().join("images").join(name);
         fs::create_dir_all(&folder).expect("a directory");
         let all = digits.labels().iter().enumerate();
         for (index, _) in all.filter(|(_, label)| **label == class as u32).take(10) {
@@ -105,45 +106,48 @@ fn a_folder_of_ones_own_is_trained_on() {
         }
     }
     let words = ["train", "--data", "images/", "--steps", "3", "--batch", "6", "--out", "run"];
-    let output = lsoftmax_in(place.path(), &words);
+    let output = lsoftmax_in(directory.path(), &words);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let image = fs::read_dir(place.path().join("images/one")).expect("a directory").next();
+    let image = fs::read_dir(directory.path().join("images/one")).expect("a directory").next();
     let image = text_of(&image.expect("an image").expect("an entry").path());
-    let said = json(lsoftmax_in(place.path(), &["predict", "run", &image, "--json"]));
+    let said = json(lsoftmax_in(directory.path(), &["predict", "run", &image, "--json"]));
     let name = said[0]["name"].as_str().expect("a name");
     assert!(["nought", "one", "two"].contains(&name), "{said}");
 
-    // A tenth was kept for the test: from here and from elsewhere.
-    let summary = fs::read_to_string(place.path().join("run/summary.json")).expect("a file");
+    // A tenth is held out for testing, from this and from another working directory.
+    let summary = fs::read_to_string(directory.path().join("run/summary.json")).expect("a file");
     let summary: Value = serde_json::from_str(&summary).expect("JSON");
     assert_eq!(summary["test"]["images"], 3);
-    let mut found = json(lsoftmax(&["eval", &text_of(&place.path().join("run")), "--json"]));
+    let mut found = json(lsoftmax(&["eval", &text_of(&directory.path().join("run")), "--json"]));
     let fields = found.as_object_mut().expect("an object");
     let data = fields.remove("data").expect("a name");
     assert!(Path::new(data.as_str().expect("a path")).is_absolute(), "{data}");
     assert_eq!(fields.remove("split"), Some("test".into()));
     assert_eq!(found, summary["test"]);
-    let found = json(lsoftmax_in(place.path(), &["eval", "run", "--split", "train", "--json"]));
+    let found = json(lsoftmax_in(directory.path(), &["eval", "run", "--split", "train", "--json"]));
     assert_eq!(found["images"], 27);
 
-    // Of three classes one, by its name and not its number.
-    fs::create_dir(place.path().join("some")).expect("a directory");
-    fs::rename(place.path().join("images/two"), place.path().join("some/two")).expect("moved");
+    // One of three classes, matched by name and not by index.
+    fs::create_dir(directory.path().join("some")).expect("a directory");
+    fs::rename(directory.path().join("images/two"), directory.path().join("some/two"))
+        .expect("moved");
     let words = ["eval", "run", "--data", "some", "--split", "train", "--json"];
-    let two = json(lsoftmax_in(place.path(), &words));
-    fs::rename(place.path().join("some/two"), place.path().join("some/one")).expect("moved");
-    let one = json(lsoftmax_in(place.path(), &words));
+    let two = json(lsoftmax_in(directory.path(), &words));
+    fs::rename(directory.path().join("some/two"), directory.path().join("some/one"))
+        .expect("moved");
+    let one = json(lsoftmax_in(directory.path(), &words));
     assert_eq!((&two["images"], &one["images"]), (&10.into(), &10.into()));
     assert_ne!(two["loss"], one["loss"]);
-    fs::rename(place.path().join("some/one"), place.path().join("some/ten")).expect("moved");
-    let sentence = refused(lsoftmax_in(place.path(), &words));
+    fs::rename(directory.path().join("some/one"), directory.path().join("some/ten"))
+        .expect("moved");
+    let sentence = refused(lsoftmax_in(directory.path(), &words));
     assert!(sentence.contains("`ten`") && sentence.contains("`nought`"), "{sentence}");
 }
 
 #[test]
-fn a_slip_is_a_sentence_that_helps() {
-    let place = tempfile::tempdir().expect("a directory");
-    let path = |name: &str| text_of(&place.path().join(name));
+fn mistakes_give_helpful_errors() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| text_of(&directory.path().join(name));
     fs::create_dir(path("empty")).expect("a directory");
     fs::write(path("text.png"), "this is no image").expect("a file");
     fs::write(path("typo.toml"), TINY.replace("seed", "sede")).expect("a file");
@@ -152,7 +156,7 @@ fn a_slip_is_a_sentence_that_helps() {
     let many = TINY.replace("validation = 200", "validation = 60000");
     fs::write(path("many.toml"), many).expect("a file");
     let out = path("run");
-    let slips: [(&[&str], &[&str]); 13] = [
+    let mistakes: [(&[&str], &[&str]); 13] = [
         (&["train", "minst"], &["\"minst\"", "did you mean mnist?"]),
         (&["train", "nowhere.toml"], &["nowhere.toml", "check the path"]),
         (&["train", "typo.toml"], &["`sede`", "line", "did you mean `seed`?"]),
@@ -164,28 +168,28 @@ fn a_slip_is_a_sentence_that_helps() {
         (&["train", "cifar10", "--data-dir", "empty"], &["`lsoftmax data fetch cifar10`"]),
         (&["train", "--data", "empty"], &["empty", "for each class"]),
         (&["train", "--data", "nowhere"], &["nowhere", "check the path"]),
-        (&["predict", "empty", "text.png"], &["empty holds no run"]),
-        (&["export", "nowhere", "--out", "x"], &["nowhere holds no run"]),
+        (&["predict", "empty", "text.png"], &["empty does not contain a run"]),
+        (&["export", "nowhere", "--out", "x"], &["nowhere does not contain a run"]),
     ];
-    for (words, expected) in slips {
+    for (words, expected) in mistakes {
         let words =
             if words[0] == "train" { [words, &["--out", &out]].concat() } else { words.into() };
-        let sentence = refused(lsoftmax_in(place.path(), &words));
+        let sentence = refused(lsoftmax_in(directory.path(), &words));
         for word in expected {
             assert!(sentence.contains(word), "{words:?}: no {word:?} in {sentence:?}");
         }
-        assert!(!place.path().join("run").exists(), "{words:?} left a directory");
+        assert!(!directory.path().join("run").exists(), "{words:?} left a directory");
     }
 }
 
 #[test]
-fn what_is_no_image_is_named() {
-    let place = tempfile::tempdir().expect("a directory");
-    let run = place.path().join("run");
+fn files_that_are_not_images_are_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let run = directory.path().join("run");
     program::run::Reference::get().put(&run);
-    fs::write(place.path().join("text.png"), "this is no image").expect("a file");
+    fs::write(directory.path().join("text.png"), "this is no image").expect("a file");
     for file in ["text.png", "nowhere.png", "run"] {
-        let sentence = refused(lsoftmax_in(place.path(), &["predict", "run", file]));
+        let sentence = refused(lsoftmax_in(directory.path(), &["predict", "run", file]));
         assert!(sentence.starts_with(file), "{sentence}");
     }
 }

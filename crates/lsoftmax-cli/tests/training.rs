@@ -1,30 +1,30 @@
-//! What `lsoftmax train` makes of its arguments and data, and of training that goes nowhere.
+//! Arguments and data of `lsoftmax train`, and diverging runs.
 
 mod program;
 
 use std::fs;
 
-use program::run::{TINY, done, ended, metrics, place, recipe, resume, text_of, train};
+use program::run::{TINY, done, ended, metrics, recipe, resume, temporary_run, text_of, train};
 use program::{assert_says, failed, lsoftmax, refused};
 
 #[test]
 fn divergence_names_the_learning_rate_and_lambda() {
-    let (place, run) = place();
-    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
+    let (directory, run) = temporary_run();
+    let (recipe, out) = (recipe(directory.path(), TINY), text_of(&run));
     let output = train(&[&recipe, "--learning-rate", "1e6", "--out", &out]).output();
     let (code, sentence) = ended(&output.expect("it starts"));
     assert_eq!(code, Some(2));
     assert_says(
         &sentence,
-        &["diverged at step", "the learning rate (it is 1000000)", "let λ fall"],
+        &["diverged at step", "the learning rate (it is 1000000)", "let λ decay"],
     );
 }
 
 #[test]
-fn rollback_tries_larger_lambdas_and_then_gives_up() {
-    let (place, run) = place();
-    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
-    // It diverges at a step after which there are checkpoints to go back to.
+fn rollback_tries_larger_lambdas_up_to_a_limit() {
+    let (directory, run) = temporary_run();
+    let (recipe, out) = (recipe(directory.path(), TINY), text_of(&run));
+    // It diverges after the first checkpoints.
     let text = fs::read_to_string(&recipe).expect("a file");
     let late = text.replace("factor = 0.1, at = [100]", "factor = 1e9, at = [10]");
     fs::write(&recipe, late).expect("a file");
@@ -40,20 +40,26 @@ fn rollback_tries_larger_lambdas_and_then_gives_up() {
     let floors: Vec<_> = floors.collect();
     assert!(floors[0] > 27.0, "λ was 27.7 at step 10: {floors:?}");
     assert!(floors.windows(2).all(|two| two[1] > two[0]), "{floors:?}");
-    // The last checkpoint, the one before, then the beginning.
+    // The last checkpoint, the one before, then the start of the run.
     let to: Vec<_> =
         rollbacks.iter().map(|metric| metric["to"].as_u64().expect("a step")).collect();
     assert!(to[0] >= 8 && to[1] < to[0] && to.windows(2).all(|two| two[1] <= two[0]), "{to:?}");
+    // A resumed run knows of them: it diverges once more and does not try again.
+    let (code, sentence) = ended(&resume(&run).output().expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["5 rollbacks"]);
+    let log = metrics(&run);
+    assert_eq!(log.iter().filter(|metric| metric["kind"] == "rollback").count(), 5);
 }
 
 #[test]
-fn a_run_that_learns_nothing_begins_again_with_a_larger_lambda_and_learns() {
-    let (place, run) = place();
-    // With all of a margin of 4 from the first step, a few steps find no way.
+fn a_run_at_chance_starts_over_with_a_larger_lambda_and_learns() {
+    let (directory, run) = temporary_run();
+    // With the full margin of 4 from the first step, a short run does not learn.
     let lambda = r#"lambda = { schedule = "power", base = 100, gamma = 0.1, power = 2, min = 1 }"#;
     let text = TINY.replace("margin = 2", "margin = 4\non_divergence = \"rollback\"");
     let text = text.replace(lambda, r#"lambda = { schedule = "constant", value = 0 }"#);
-    let output = done(train(&[&recipe(place.path(), &text), "--out", &text_of(&run)]));
+    let output = done(train(&[&recipe(directory.path(), &text), "--out", &text_of(&run)]));
     let said = String::from_utf8_lossy(&output.stderr);
     let log = metrics(&run);
     let rollbacks: Vec<_> = log.iter().filter(|metric| metric["kind"] == "rollback").collect();
@@ -64,9 +70,9 @@ fn a_run_that_learns_nothing_begins_again_with_a_larger_lambda_and_learns() {
 }
 
 #[test]
-fn what_to_do_about_divergence_is_kept_with_the_run() {
-    let (place, run) = place();
-    let (recipe, out) = (recipe(place.path(), TINY), text_of(&run));
+fn the_divergence_option_is_stored_in_the_recipe() {
+    let (directory, run) = temporary_run();
+    let (recipe, out) = (recipe(directory.path(), TINY), text_of(&run));
     let words = [&recipe, "--on-divergence", "rollback", "--steps", "3", "--out", &out];
     done(train(&words));
     let kept = fs::read_to_string(run.join("recipe.toml")).expect("a file");
@@ -75,8 +81,8 @@ fn what_to_do_about_divergence_is_kept_with_the_run() {
 
 #[test]
 fn a_run_whose_images_have_changed_is_not_resumed() {
-    let (place, run) = place();
-    let (images, out) = (place.path().join("images"), text_of(&run));
+    let (directory, run) = temporary_run();
+    let (images, out) = (directory.path().join("images"), text_of(&run));
     for (class, grey) in [("dark", 10), ("light", 200)] {
         fs::create_dir_all(images.join(class)).expect("a directory");
         for number in 0..12 {
@@ -97,17 +103,17 @@ fn a_run_whose_images_have_changed_is_not_resumed() {
 }
 
 #[test]
-fn arguments_go_over_the_recipe_and_what_was_expected_of_it_is_not_of_them() {
-    let (place, _) = place();
-    let recipe = recipe(place.path(), TINY);
+fn arguments_override_the_recipe_and_remove_its_expected_results() {
+    let (directory, _) = temporary_run();
+    let recipe = recipe(directory.path(), TINY);
     let expected = "\n[expected]\n2 = { test_error = 1, tolerance = 1 }\n";
     fs::write(&recipe, format!("{TINY}{expected}")).expect("a file");
     let kept = |name: &str, words: &[&str]| {
-        let out = text_of(&place.path().join(name));
+        let out = text_of(&directory.path().join(name));
         done(train(&[&[recipe.as_str()], words, &["--out", &out]].concat()));
-        fs::read_to_string(place.path().join(name).join("recipe.toml")).expect("a file")
+        fs::read_to_string(directory.path().join(name).join("recipe.toml")).expect("a file")
     };
-    // Schedules as they were: a fall of the rate at step 100 is not reached.
+    // Unchanged schedules: the drop of the learning rate at step 100 is not reached.
     let cut = kept("cut", &["--steps", "3", "--keep-schedules", "--validation", "150"]);
     for text in ["steps = 3", "at = []", "evaluate_every = 11", "validation = 150"] {
         assert!(cut.contains(text), "{cut}");
@@ -118,9 +124,9 @@ fn arguments_go_over_the_recipe_and_what_was_expected_of_it_is_not_of_them() {
 }
 
 #[test]
-fn a_recipe_edited_on_the_way_is_not_resumed() {
-    let (place, run) = place();
-    done(train(&[&recipe(place.path(), TINY), "--out", &text_of(&run), "--steps", "3"]));
+fn a_run_with_an_edited_recipe_is_not_resumed() {
+    let (directory, run) = temporary_run();
+    done(train(&[&recipe(directory.path(), TINY), "--out", &text_of(&run), "--steps", "3"]));
     fs::remove_file(run.join("summary.json")).expect("it was there");
     let kept = fs::read_to_string(run.join("recipe.toml")).expect("a file");
     let edited = kept.replace("margin = 2.0", "margin = 3.0");
@@ -129,8 +135,9 @@ fn a_recipe_edited_on_the_way_is_not_resumed() {
     let (code, sentence) = ended(&resume(&run).output().expect("it starts"));
     assert_eq!(code, Some(2));
     assert_says(&sentence, &["recipe", "not the one that the run started with"]);
-    // Put back, the run makes what is missing from it.
-    fs::write(run.join("recipe.toml"), kept).expect("a file");
+    // With the original recipe, however it is written, the missing files are written again.
+    fs::write(run.join("recipe.toml"), format!("accumulate = 1 # the default\n{kept}"))
+        .expect("a file");
     fs::remove_file(run.join("model.safetensors")).expect("it was there");
     done(resume(&run));
     assert!(run.join("summary.json").is_file() && run.join("model.safetensors").is_file());
@@ -138,9 +145,9 @@ fn a_recipe_edited_on_the_way_is_not_resumed() {
 
 #[test]
 fn the_hinge_loss_trains_and_has_no_margin() {
-    let (place, run) = place();
+    let (directory, run) = temporary_run();
     let text = TINY.replace("margin = 2", "margin = 1\nloss = \"hinge\"");
-    let (recipe, out) = (recipe(place.path(), &text), text_of(&run));
+    let (recipe, out) = (recipe(directory.path(), &text), text_of(&run));
     let (code, sentence) =
         ended(&train(&[&recipe, "--margin", "2", "--out", &out]).output().expect("it starts"));
     assert_eq!(code, Some(2));
@@ -152,12 +159,12 @@ fn the_hinge_loss_trains_and_has_no_margin() {
 }
 
 #[test]
-fn one_class_cannot_be_told_from_others() {
-    let (place, run) = place();
-    fs::create_dir_all(place.path().join("images/only")).expect("a directory");
+fn a_single_class_is_rejected() {
+    let (directory, run) = temporary_run();
+    fs::create_dir_all(directory.path().join("images/only")).expect("a directory");
     let image = image::GrayImage::from_pixel(8, 8, image::Luma([7]));
-    image.save(place.path().join("images/only/a.png")).expect("a file");
-    let data = text_of(&place.path().join("images"));
+    image.save(directory.path().join("images/only/a.png")).expect("a file");
+    let data = text_of(&directory.path().join("images"));
     let output = train(&["--data", &data, "--out", &text_of(&run)]).output().expect("it starts");
     let (code, sentence) = ended(&output);
     assert_eq!(code, Some(2));
@@ -167,12 +174,14 @@ fn one_class_cannot_be_told_from_others() {
 
 #[test]
 fn a_resumed_run_keeps_its_recipe() {
-    let changes: [&[&str]; 12] = [
+    let changes: [&[&str]; 14] = [
         &["mnist"],
         &["--data", "mnist"],
         &["--quick"],
         &["--margin", "2"],
         &["--seed", "1"],
+        &["--accumulate", "2"],
+        &["--clip-norm", "1"],
         &["--steps", "1"],
         &["--steps", "1", "--keep-schedules"],
         &["--batch", "1"],
@@ -187,7 +196,7 @@ fn a_resumed_run_keeps_its_recipe() {
             let given = change[0];
             let name = if given == "mnist" { "[RECIPE]" } else { given };
             assert_says(&sentence, &["--resume", "cannot be used with", name, "train --help"]);
-            // Only what was given is named.
+            // Only the given arguments are named.
             let others = ["--data", "--quick", "--margin", "--seed", "--batch", "--out"];
             let others = others.into_iter().filter(|other| *other != given);
             assert!(others.into_iter().all(|other| !sentence.contains(other)), "{sentence}");
@@ -196,16 +205,16 @@ fn a_resumed_run_keeps_its_recipe() {
 }
 
 #[test]
-fn the_result_of_the_paper_is_shown_beside_that_of_the_run() {
-    let (place, run) = place();
+fn the_paper_result_is_shown_next_to_that_of_the_run() {
+    let (directory, run) = temporary_run();
     let text = format!("{TINY}\n[expected]\n2 = {{ test_error = 0.31, tolerance = 0.12 }}\n");
-    let (recipe, out) = (recipe(place.path(), &text), text_of(&run));
+    let (recipe, out) = (recipe(directory.path(), &text), text_of(&run));
     let line = "\nthe paper: 0.31 % wrong (a run within 0.12 of it counts as reproduced)\n";
     let printed = |output: std::process::Output| String::from_utf8(output.stdout).expect("text");
     assert_says(printed(done(train(&[&recipe, "--out", &out]))), &["\ntest: ", line]);
     assert_says(printed(done(resume(&run))), &["\ntest: ", line]);
     // The paper has no result for this margin.
-    let other = text_of(&place.path().join("other"));
+    let other = text_of(&directory.path().join("other"));
     let output = done(train(&[&recipe, "--margin", "3", "--out", &other]));
     assert!(!printed(output).contains("the paper"));
 }

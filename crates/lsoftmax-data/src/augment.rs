@@ -1,16 +1,16 @@
-//! How the bytes of an image become the numbers that a network sees.
+//! Preprocessing: mean subtraction, scaling, random crops and flips.
 
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{Images, Shape};
 use crate::random::{Purpose, Random};
 
-/// Pixels are in units of 1/256, as in the authors' own recipes: with the mean subtracted they lie
-/// between −1 and 1.
+/// The factor applied to pixels after the mean is subtracted, as in the authors' own recipes; the
+/// results lie between −1 and 1.
 pub const SCALE: f32 = 1.0 / 256.0;
 
-/// The mean image of a training set, pixel by pixel as is Caffe's habit. It belongs to the model: all
-/// images that the model ever sees have it subtracted.
+/// The per-pixel mean image of a training set, as in Caffe. It is part of the model and is subtracted
+/// from every input image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mean {
     /// The size of the image.
@@ -20,7 +20,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// The mean of images; 0 if there are none.
+    /// The mean of `images`; 0 if there are none.
     pub fn of(images: &Images) -> Self {
         let mut sums = vec![0u64; images.shape().pixels()];
         for index in 0..images.len() {
@@ -34,23 +34,23 @@ impl Mean {
     }
 }
 
-/// How a sample differs each time it is seen.
+/// Random augmentation of training images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Augment {
-    /// The image, its mean subtracted, is surrounded by so many zeros on every side, and a random part
-    /// of the old size is cut out.
+    /// After mean subtraction, the image is padded with this many zeros on every side, and a random
+    /// crop of the original size is taken.
     pub pad: usize,
-    /// Every other image, at random, is mirrored left to right.
+    /// Each image is mirrored left to right with probability 1/2.
     pub flip: bool,
 }
 
 impl Augment {
-    /// The plain image: for evaluation, and for the paper's recipes without augmentation.
+    /// No augmentation: for evaluation, and for the paper's recipes without it.
     pub const NONE: Self = Self { pad: 0, flip: false };
     /// The paper's CIFAR10+.
     pub const CIFAR10_PLUS: Self = Self { pad: 4, flip: true };
 
-    /// What becomes of a sample in an epoch. It depends on these three numbers alone.
+    /// The crop and flip of a sample in an epoch; a pure function of its arguments.
     pub(crate) fn view(&self, seed: u64, epoch: u64, sample: u64) -> View {
         let mut random = Random::new(seed, Purpose::Augment, epoch, sample);
         let mut offset = || random.below(2 * self.pad as u64 + 1) as isize - self.pad as isize;
@@ -59,20 +59,20 @@ impl Augment {
     }
 }
 
-/// The part of an image that is seen.
+/// A crop of an image, possibly mirrored.
 pub(crate) struct View {
-    /// The row of the image, or beyond it, that is seen first.
+    /// The first row of the crop in the image; negative or too large in the padding.
     top: isize,
-    /// The column of the image, or beyond it, that is seen first.
+    /// The first column of the crop in the image; negative or too large in the padding.
     left: isize,
     mirrored: bool,
 }
 
 impl View {
-    /// Writes what is seen of `image`, its mean subtracted; 0 beyond its borders.
+    /// Writes the crop of `image` with the mean subtracted; 0 in the padding.
     pub fn write(&self, image: &[u8], mean: &Mean, out: &mut [f32]) {
         let Shape { height, width, .. } = mean.shape;
-        // The columns of `out` that show the image.
+        // The columns of `out` that lie inside the image.
         let start = (-self.left).clamp(0, width as isize) as usize;
         let end = (width as isize - self.left).clamp(start as isize, width as isize) as usize;
         for (row, out) in out.chunks_exact_mut(width).enumerate() {

@@ -1,4 +1,4 @@
-//! What is known of the sets on this machine, and whether they are whole.
+//! Listing the data sets, and verifying their files.
 
 use serde::Serialize;
 
@@ -7,66 +7,68 @@ use crate::directory::{DataDir, SetLocation};
 use crate::error::{DataError, DataProblem};
 use crate::sets::Set;
 
-/// A set in a list.
+/// The status of a set, as `lsoftmax data list` reports it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Listed {
-    /// What it is called.
+pub struct SetListing {
+    /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// A one-line description.
     pub about: &'static str,
-    /// How much of it is there.
+    /// Whether it has been downloaded.
     pub state: SetState,
-    /// Where it is or would be.
-    pub place: String,
-    /// The bytes of its files on disk, or of what would be downloaded.
+    /// Where it is, or where it would be downloaded to.
+    #[serde(rename = "place")]
+    pub location: String,
+    /// The size of its files on disk or, if it is missing, of the download.
     pub bytes: u64,
-    /// Where it is downloaded from.
+    /// The download address.
     pub source: String,
     /// Its authors' page.
     pub home: &'static str,
 }
 
-/// How much of a set is there.
+/// Whether a set is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SetState {
-    /// The program carries it.
+    /// Built into the program.
     BuiltIn,
-    /// All its files are there; [`check`] says whether they are whole.
-    There,
-    /// Some of its files are there.
+    /// All its files are present; [`check`] verifies their contents.
+    #[serde(rename = "there")]
+    Present,
+    /// Some of its files are missing.
     Incomplete,
-    /// Nothing of it is there.
+    /// All of its files are missing.
     Missing,
 }
 
-/// Every set, with its place and whether it is there.
-pub fn list(data: &DataDir) -> Vec<Listed> {
+/// All known sets, with their location and status.
+pub fn list(data: &DataDir) -> Vec<SetListing> {
     Set::ALL.map(|set| listed(set, data)).into()
 }
 
-fn listed(set: &Set, data: &DataDir) -> Listed {
-    let place = set.place(data);
+fn listed(set: &Set, data: &DataDir) -> SetListing {
+    let location = set.location(data);
     let sizes: Vec<Option<u64>> = (0..set.files.len())
         .map(|file| {
-            let metadata = std::fs::metadata(set.file_path(&place, file)).ok()?;
+            let metadata = std::fs::metadata(set.file_path(&location, file)).ok()?;
             metadata.is_file().then_some(metadata.len())
         })
         .collect();
-    let there = sizes.iter().flatten().count();
-    let state = match &place {
+    let present = sizes.iter().flatten().count();
+    let state = match &location {
         SetLocation::BuiltIn => SetState::BuiltIn,
-        _ if there == sizes.len() => SetState::There,
-        _ if there == 0 => SetState::Missing,
+        _ if present == sizes.len() => SetState::Present,
+        _ if present == 0 => SetState::Missing,
         _ => SetState::Incomplete,
     };
-    Listed {
+    SetListing {
         name: set.name,
         about: set.about,
         state,
-        place: place.to_string(),
+        location: location.to_string(),
         bytes: match state {
-            SetState::There | SetState::Incomplete => sizes.iter().flatten().sum(),
+            SetState::Present | SetState::Incomplete => sizes.iter().flatten().sum(),
             SetState::BuiltIn | SetState::Missing => set.download_bytes(),
         },
         source: set.source(),
@@ -74,51 +76,52 @@ fn listed(set: &Set, data: &DataDir) -> Listed {
     }
 }
 
-/// A set that was found whole.
+/// The result of a successful [`check`].
 #[derive(Clone, Debug, Serialize)]
-pub struct Checked {
-    /// What it is called.
+pub struct CheckReport {
+    /// The name of the set.
     pub name: &'static str,
     /// Where it is.
-    pub place: String,
-    /// Its files, each with the right checksum.
+    #[serde(rename = "place")]
+    pub location: String,
+    /// Its verified files.
     pub files: Vec<CheckedFile>,
     /// The size of its images.
     pub shape: Shape,
     /// The number of classes.
     pub classes: usize,
-    /// The number of images to train on.
+    /// The number of training images.
     pub train: usize,
-    /// The number of images to test on.
+    /// The number of test images.
     pub test: usize,
-    /// The images of each class to train on, in the order of the labels.
+    /// The number of training images per class, in label order.
     pub train_of_class: Vec<usize>,
 }
 
-/// A file that was found whole.
+/// A file whose checksum was verified.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckedFile {
-    /// Where it is.
+    /// Its path.
     pub path: String,
-    /// The SHA-256 of its contents, unpacked.
+    /// The SHA-256 of its decompressed contents.
     pub sha256: &'static str,
 }
 
-/// Checks each file of a set against its checksum, and reads the set.
+/// Verifies the SHA-256 of each file of a set, then reads the set.
 ///
 /// # Errors
-/// For the first file that is missing or not the original.
-pub fn check(set: &Set, data: &DataDir) -> Result<Checked, DataError> {
-    let place = set.place(data);
-    let files = check_files(set, &place)?;
+/// For the first file that is missing or has the wrong checksum.
+pub fn check(set: &Set, data: &DataDir) -> Result<CheckReport, DataError> {
+    let location = set.location(data);
+    let files = check_files(set, &location)?;
     let dataset = set.read(data)?;
     let mut train_of_class = vec![0; dataset.classes];
     for label in dataset.train.labels() {
         train_of_class[*label as usize] += 1;
     }
-    Ok(Checked {
+    Ok(CheckReport {
         name: set.name,
-        place: place.to_string(),
+        location: location.to_string(),
         files,
         shape: dataset.train.shape(),
         classes: dataset.classes,
@@ -128,14 +131,20 @@ pub fn check(set: &Set, data: &DataDir) -> Result<Checked, DataError> {
     })
 }
 
-/// Checks each file of a set against its checksum.
-pub(crate) fn check_files(set: &Set, place: &SetLocation) -> Result<Vec<CheckedFile>, DataError> {
-    set.present(place)?;
+/// Verifies the SHA-256 of each file of a set.
+pub(crate) fn check_files(
+    set: &Set,
+    location: &SetLocation,
+) -> Result<Vec<CheckedFile>, DataError> {
+    set.require_present(location)?;
     let check = |file: usize| {
-        let path = set.file_path(place, file);
-        let (found, sha256) = (set.contents(place, file)?.sum()?, set.files[file].sha256);
+        let path = set.file_path(location, file);
+        let (found, sha256) = (set.contents(location, file)?.sum()?, set.files[file].sha256);
         if found != sha256 {
-            return Err(DataError::new(path, DataProblem::Sum { found, expected: sha256.into() }));
+            return Err(DataError::new(
+                path,
+                DataProblem::Checksum { found, expected: sha256.into() },
+            ));
         }
         Ok(CheckedFile { path: path.display().to_string(), sha256 })
     };

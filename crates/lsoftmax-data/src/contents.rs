@@ -1,4 +1,4 @@
-//! The contents of a file, gzipped or not, read with distrust.
+//! Reading an untrusted file, gzipped or not.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -10,15 +10,15 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{DataError, DataProblem};
 
-/// What is read of one file at most: no set in these formats comes near it.
+/// The largest number of bytes read from one file, far above any set in these formats.
 const LIMIT: u64 = 1 << 32;
 
-/// A file, from its first byte to its last, unpacked on the way if it is gzipped.
+/// A reader over the contents of a file, decompressed if it is gzipped.
 pub(crate) struct Contents {
     path: PathBuf,
     reader: Box<dyn Read>,
     gzipped: bool,
-    /// The unpacked bytes read so far.
+    /// The number of decompressed bytes read so far.
     offset: u64,
 }
 
@@ -28,7 +28,7 @@ impl Contents {
         Self::new(path, Box::new(BufReader::with_capacity(1 << 16, open(path)?)))
     }
 
-    /// The contents of a file that is in memory; `path` is what errors call it.
+    /// The contents of a file in memory; `path` identifies it in errors.
     pub fn packed(path: &Path, bytes: &'static [u8]) -> Result<Self, DataError> {
         Self::new(path, Box::new(bytes))
     }
@@ -51,23 +51,23 @@ impl Contents {
         DataError::new(&self.path, problem)
     }
 
-    /// The next `count` bytes of a file of `expected` in all.
+    /// The next `count` bytes of a file that should have `expected` bytes in total.
     pub fn take(&mut self, count: u64, expected: u64) -> Result<Vec<u8>, DataError> {
         let bytes = self.read(count)?;
         if (bytes.len() as u64) < count {
-            return Err(self.error(DataProblem::Cut { offset: self.offset, expected }));
+            return Err(self.error(DataProblem::Truncated { offset: self.offset, expected }));
         }
         Ok(bytes)
     }
 
-    /// All bytes that are left.
+    /// All remaining bytes.
     pub fn rest(&mut self) -> Result<Vec<u8>, DataError> {
         let bytes = self.read(LIMIT)?;
         self.end()?;
         Ok(bytes)
     }
 
-    /// Refuses what follows.
+    /// Fails if any bytes remain.
     pub fn end(&mut self) -> Result<(), DataError> {
         let offset = self.offset;
         match self.read(1)?.is_empty() {
@@ -88,14 +88,14 @@ impl Contents {
         }
     }
 
-    /// Up to `count` bytes, fewer only at the end of the file.
+    /// The next `count` bytes, fewer only at the end of the file.
     fn read(&mut self, count: u64) -> Result<Vec<u8>, DataError> {
         let mut bytes = Vec::new();
         let result = self.reader.by_ref().take(count.min(LIMIT)).read_to_end(&mut bytes);
         self.offset += bytes.len() as u64;
         match result {
             Ok(_) => Ok(bytes),
-            Err(error) if self.gzipped && broken(&error) => {
+            Err(error) if self.gzipped && is_corruption(&error) => {
                 let reason = reason(&error).into_owned();
                 Err(self.error(DataProblem::Gzip { offset: self.offset, reason }))
             }
@@ -104,24 +104,24 @@ impl Contents {
     }
 }
 
-/// Opens a regular file; anything else might block or never end.
+/// Opens a regular file; reading from a pipe or device could block or never end.
 pub(crate) fn open(path: &Path) -> Result<File, DataError> {
-    let refuse = |problem| Err(DataError::new(path, problem));
+    let fail = |problem| Err(DataError::new(path, problem));
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return refuse(DataProblem::NotRegular),
-        Err(error) if error.kind() == ErrorKind::NotFound => return refuse(DataProblem::Missing),
-        Err(error) => return refuse(DataProblem::Read(error)),
+        Ok(_) => return fail(DataProblem::NotRegular),
+        Err(error) if error.kind() == ErrorKind::NotFound => return fail(DataProblem::Missing),
+        Err(error) => return fail(DataProblem::Read(error)),
     }
-    File::open(path).or_else(|error| refuse(DataProblem::Read(error)))
+    File::open(path).or_else(|error| fail(DataProblem::Read(error)))
 }
 
 pub(crate) fn hexadecimal(hasher: Sha256) -> String {
     hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether an error of a gzip decoder is about the bytes, rather than about reading them.
-fn broken(error: &std::io::Error) -> bool {
+/// Whether an error of the gzip decoder means corrupt data, rather than a failure to read.
+fn is_corruption(error: &std::io::Error) -> bool {
     use ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
 }

@@ -32,47 +32,47 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// Why images could not be put together or divided.
+/// Why images could not be assembled or split.
 #[derive(Debug, thiserror::Error)]
 pub enum ImagesError {
-    /// Pixels and labels do not belong together.
+    /// The number of pixels does not match the number of labels.
     #[error("{labels} images of {shape} have {} pixels, but there are {pixels}", labels * shape.pixels())]
     Pixels {
-        /// The labels given, one an image.
+        /// The number of labels, one per image.
         labels: usize,
         /// The size of one image.
         shape: Shape,
-        /// The pixels given.
+        /// The number of pixels.
         pixels: usize,
     },
-    /// An image that is not there.
-    #[error("there is no image {index} among {images}")]
+    /// An index out of range.
+    #[error("image index {index} is out of range for {images} images")]
     Index {
-        /// The image asked for.
+        /// The index.
         index: u32,
-        /// The images there are.
+        /// The number of images.
         images: usize,
     },
-    /// More images are to be held out than leaves any.
+    /// No training images would remain.
     #[error(
         "{held_out} images cannot be held out of {images}; at least one must remain to train on"
     )]
     HeldOut {
-        /// The images to hold out.
+        /// The number of images to hold out.
         held_out: usize,
-        /// The images there are.
+        /// The number of images.
         images: usize,
     },
-    /// A class that a model does not know.
+    /// A class that the model was not trained on.
     #[error(
-        "the model knows no class `{class}`; its classes are {}{}",
+        "the model has no class `{class}`; its classes are {}{}",
         known.iter().take(10).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
         if known.len() > 10 { ", …" } else { "" }
     )]
     Class {
         /// The name of the class.
         class: String,
-        /// The names that the model knows.
+        /// The model's classes.
         known: Vec<String>,
     },
     /// Not enough memory.
@@ -80,7 +80,7 @@ pub enum ImagesError {
     Memory(#[from] TryReserveError),
 }
 
-/// Images of one size: pixels as N x C x H x W bytes, and a label each.
+/// Images of one size: pixels as N x C x H x W bytes, and one label per image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Images {
     shape: Shape,
@@ -89,10 +89,10 @@ pub struct Images {
 }
 
 impl Images {
-    /// Images of `shape`, one a label.
+    /// Images of `shape`, one per label.
     ///
     /// # Errors
-    /// When the number of pixels is not that of so many images.
+    /// When the number of pixels does not match the shape and the number of labels.
     pub fn new(shape: Shape, pixels: Vec<u8>, labels: Vec<u32>) -> Result<Self, ImagesError> {
         if shape.pixels().checked_mul(labels.len()) != Some(pixels.len()) {
             return Err(ImagesError::Pixels { labels: labels.len(), shape, pixels: pixels.len() });
@@ -105,7 +105,7 @@ impl Images {
         self.labels.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no images.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -120,7 +120,7 @@ impl Images {
         &self.pixels
     }
 
-    /// All pixels, taken out.
+    /// All pixels, by value.
     pub fn into_pixels(self) -> Vec<u8> {
         self.pixels
     }
@@ -130,7 +130,7 @@ impl Images {
         &self.labels
     }
 
-    /// The pixels of one image, C x H x W; panics if there is no such image.
+    /// The pixels of one image, C x H x W; panics if `index` is out of range.
     pub fn image(&self, index: usize) -> &[u8] {
         let size = self.shape.pixels();
         &self.pixels[index * size..][..size]
@@ -139,7 +139,7 @@ impl Images {
     /// Some of the images, in the order given.
     ///
     /// # Errors
-    /// When an index is beyond the last image, or memory is short.
+    /// When an index is out of range or memory runs out.
     pub fn select(&self, indices: &[u32]) -> Result<Self, ImagesError> {
         let (mut pixels, mut labels) = (Vec::new(), Vec::new());
         pixels.try_reserve_exact(indices.len() * self.shape.pixels())?;
@@ -154,9 +154,9 @@ impl Images {
         Ok(Self { shape: self.shape, pixels, labels })
     }
 
-    /// Holds `held_out` images back for validation (the paper: 5,000 of CIFAR's 50,000): the last ones
-    /// of a permutation that depends on the seed and the number of images alone. Returns those to
-    /// train on and those held out, each in the order they had.
+    /// Holds out `held_out` images for validation (the paper: 5,000 of CIFAR's 50,000): the last ones
+    /// of a permutation that depends only on the seed and the number of images. Returns the training
+    /// images and the held-out images, each in their original order.
     ///
     /// ```
     /// use lsoftmax_data::{Images, Shape};
@@ -168,7 +168,7 @@ impl Images {
     /// ```
     ///
     /// # Errors
-    /// When none would remain, or memory is short.
+    /// When no training images would remain, or memory runs out.
     pub fn hold_out(&self, held_out: usize, seed: u64) -> Result<(Self, Self), ImagesError> {
         let images = self.len();
         let count = u32::try_from(images).ok().filter(|_| held_out < images);
@@ -186,24 +186,24 @@ impl Images {
 /// A labelled set of images, read from its files.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The number of classes; labels are below it.
     pub classes: usize,
-    /// The names of the classes, where they are known, one a class.
-    pub class_names: Option<Vec<String>>,
-    /// The images to train on (and to hold some out of, see [`Images::hold_out`]).
+    /// The names of the classes, one per class.
+    pub class_names: Vec<String>,
+    /// The training images, including those that [`Images::hold_out`] separates for validation.
     pub train: Images,
-    /// The images to test on, if the set has its own.
+    /// The test images, if the set has any.
     pub test: Option<Images>,
 }
 
 /// Part of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// The images to train on, held-out ones included.
+    /// The training images, including held-out ones.
     Train,
-    /// The images to test on.
+    /// The test images.
     Test,
 }
 
@@ -220,11 +220,11 @@ impl Split {
     }
 }
 
-/// Where a data set has no test images, one in this many of its images becomes one.
+/// In a data set without test images, one in this many training images becomes a test image.
 const TEST_SHARE: usize = 10;
 
 impl Dataset {
-    /// A SHA-256 of all that a run depends on: images, labels and the names of classes.
+    /// A SHA-256 of everything that a run depends on: images, labels and class names.
     pub fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for images in std::iter::once(&self.train).chain(&self.test) {
@@ -235,21 +235,21 @@ impl Dataset {
             images.labels.iter().for_each(|label| digest.update(label.to_le_bytes()));
             digest.update(&images.pixels);
         }
-        for name in self.class_names.iter().flatten() {
+        for name in &self.class_names {
             digest.update((name.len() as u64).to_le_bytes());
             digest.update(name);
         }
         hexadecimal(digest)
     }
 
-    /// Sees to it that there are test images: where there are none, a tenth of those to train on, by
-    /// the seed alone; none of less than twenty.
+    /// Splits off a tenth of the training images, chosen by the seed, as test images if the set has
+    /// none. Sets of fewer than 20 training images are left without test images.
     ///
     /// # Errors
-    /// When memory is short.
+    /// When memory runs out.
     pub fn with_test(mut self, seed: u64) -> Result<Self, ImagesError> {
         if self.test.is_none() && self.train.len() >= 2 * TEST_SHARE {
-            // Another seed than that of the validation images, which come from the rest.
+            // A different seed from that of the validation images, which are held out of the rest.
             let (rest, test) = self.train.hold_out(self.train.len() / TEST_SHARE, !seed)?;
             (self.train, self.test) = (rest, Some(test));
         }
@@ -264,24 +264,23 @@ impl Dataset {
         }
     }
 
-    /// Numbers the classes as a model does that knows them by these names. A folder need not have all
-    /// of a model's classes.
+    /// Renumbers the classes to match a model's class names. The data set need not have all of the
+    /// model's classes.
     ///
     /// # Errors
-    /// When the model does not know a class.
+    /// When the model lacks one of the classes.
     pub fn numbered_as(mut self, known: &[String]) -> Result<Self, ImagesError> {
-        let Some(names) = &self.class_names else { return Ok(self) };
         let number = |class: &String| {
             let number = known.iter().position(|name| name == class);
             number
                 .map(|number| number as u32)
                 .ok_or_else(|| ImagesError::Class { class: class.clone(), known: known.to_vec() })
         };
-        let numbers = names.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+        let numbers = self.class_names.iter().map(number).collect::<Result<Vec<_>, _>>()?;
         for images in std::iter::once(&mut self.train).chain(&mut self.test) {
             images.labels.iter_mut().for_each(|label| *label = numbers[*label as usize]);
         }
-        (self.classes, self.class_names) = (known.len(), Some(known.to_vec()));
+        (self.classes, self.class_names) = (known.len(), known.to_vec());
         Ok(self)
     }
 }

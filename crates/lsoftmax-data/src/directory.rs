@@ -1,4 +1,4 @@
-//! Where the files of a set are found, and how they become a [`Dataset`].
+//! Locating the files of a set, and reading them into a [`Dataset`].
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use crate::dataset::Dataset;
 use crate::error::{DataError, DataProblem};
 use crate::sets::{Packing, Set};
 
-/// The environment variable that names the directory of all sets.
+/// The environment variable with the directory of all sets.
 pub const VARIABLE: &str = "LSOFTMAX_DATA";
 
-/// The directory in which every set has a directory of its own, laid out as its official archive.
+/// The directory of all data sets. Each set has a subdirectory with the layout of its official archive.
 #[derive(Clone, Debug)]
 pub struct DataDir(PathBuf);
 
@@ -19,12 +19,12 @@ impl DataDir {
     /// (`~/.cache/lsoftmax`).
     ///
     /// # Errors
-    /// When there is none of them.
+    /// When none of them is available.
     pub fn find(given: Option<PathBuf>) -> Result<Self, DataError> {
         let variable = || std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
         let cache = || dirs::cache_dir().map(|cache| cache.join("lsoftmax"));
         let path = given.or_else(|| variable().map(PathBuf::from)).or_else(cache);
-        path.map(Self).ok_or_else(|| DataError::new("~/.cache", DataProblem::NoPlace))
+        path.map(Self).ok_or_else(|| DataError::new("~/.cache", DataProblem::NoDataDir))
     }
 
     /// The directory itself.
@@ -41,9 +41,9 @@ impl DataDir {
 /// Where a set is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetLocation {
-    /// The program carries it.
+    /// Built into the program.
     BuiltIn,
-    /// A directory, whether it is there or not.
+    /// A directory, which may not exist.
     Directory(PathBuf),
 }
 
@@ -57,8 +57,8 @@ impl std::fmt::Display for SetLocation {
 }
 
 impl Set {
-    /// Where this set is read from: its directory if there is one, else the program.
-    pub fn place(&self, data: &DataDir) -> SetLocation {
+    /// Where this set is read from: its directory if that exists or the set is not built in.
+    pub fn location(&self, data: &DataDir) -> SetLocation {
         let directory = data.of(self);
         match self.built_in {
             Some(_) if !directory.exists() => SetLocation::BuiltIn,
@@ -76,26 +76,26 @@ impl Set {
     /// ```
     ///
     /// # Errors
-    /// When the set is not there, or a file of it is not what it should be.
+    /// When the set is missing or one of its files is invalid.
     pub fn read(&self, data: &DataDir) -> Result<Dataset, DataError> {
-        let place = self.place(data);
-        self.present(&place)?;
-        let files = (0..self.files.len()).map(|file| self.contents(&place, file));
+        let location = self.location(data);
+        self.require_present(&location)?;
+        let files = (0..self.files.len()).map(|file| self.contents(&location, file));
         let files = files.collect::<Result<Vec<_>, _>>()?;
         let classes = self.class_names.len();
         let [train, test] = (self.format.read)(files, classes)?;
         Ok(Dataset {
             name: self.name.to_owned(),
             classes,
-            class_names: Some(self.class_names.iter().map(|name| (*name).to_owned()).collect()),
+            class_names: self.class_names.iter().map(|name| (*name).to_owned()).collect(),
             train,
             test: Some(test),
         })
     }
 
-    /// Refuses a set whose directory is missing.
-    pub(crate) fn present(&self, place: &SetLocation) -> Result<(), DataError> {
-        match place {
+    /// Fails if the directory of the set does not exist.
+    pub(crate) fn require_present(&self, location: &SetLocation) -> Result<(), DataError> {
+        match location {
             SetLocation::Directory(path) if !path.exists() => {
                 Err(DataError::new(path, DataProblem::NoSet(self.name)))
             }
@@ -103,26 +103,30 @@ impl Set {
         }
     }
 
-    /// The contents of the set's file number `file`.
-    pub(crate) fn contents(&self, place: &SetLocation, file: usize) -> Result<Contents, DataError> {
-        let path = self.file_path(place, file);
-        match (place, self.built_in) {
+    /// The contents of the set's file with index `file`.
+    pub(crate) fn contents(
+        &self,
+        location: &SetLocation,
+        file: usize,
+    ) -> Result<Contents, DataError> {
+        let path = self.file_path(location, file);
+        match (location, self.built_in) {
             (SetLocation::BuiltIn, Some(files)) => Contents::packed(&path, files[file]),
             _ => Contents::open(&path),
         }
     }
 
-    /// The path of the set's file number `file`, whether it is there or not: gzipped if there is such
-    /// a file, else plain if there is one, else as it comes in the archive.
-    pub(crate) fn file_path(&self, place: &SetLocation, file: usize) -> PathBuf {
+    /// The path of the set's file with index `file`, which may not exist: the gzipped file if it
+    /// exists, else the plain file if that exists, else the one that the archive would provide.
+    pub(crate) fn file_path(&self, location: &SetLocation, file: usize) -> PathBuf {
         let plain = self.files[file].path;
         let gzipped = format!("{plain}.gz");
-        match place {
+        match location {
             SetLocation::BuiltIn => Path::new(self.name).join(gzipped),
             SetLocation::Directory(directory) => {
                 let (plain, gzipped) = (directory.join(plain), directory.join(gzipped));
-                let kept = self.format.packing == Packing::File;
-                if gzipped.exists() || (kept && !plain.exists()) { gzipped } else { plain }
+                let stays_gzipped = self.format.packing == Packing::File;
+                if gzipped.exists() || (stays_gzipped && !plain.exists()) { gzipped } else { plain }
             }
         }
     }

@@ -1,10 +1,10 @@
-//! What can be wrong with the files of a set, in sentences.
+//! Errors in the files of a data set.
 
 use std::path::{Path, PathBuf};
 
 use crate::dataset::Shape;
 
-/// Why a file or directory of a set was refused.
+/// An error in a file or directory of a data set.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct DataError {
@@ -21,162 +21,162 @@ impl DataError {
     }
 }
 
-/// What is wrong with a file or directory of a set. Bytes are counted from 0; of a gzipped file, they
-/// are those of its unpacked contents.
+/// What is wrong with a file or directory of a data set. Byte offsets start at 0; for a gzipped file
+/// they refer to its decompressed contents.
 #[derive(Debug, thiserror::Error)]
 pub enum DataProblem {
-    /// The whole set is missing.
+    /// The set has not been downloaded.
     #[error(
-        "{0} is not there; get it with `lsoftmax data fetch {0}`, or say with --data-dir or LSOFTMAX_DATA where it is"
+        "{0} was not found; download it with `lsoftmax data fetch {0}`, or give its location with --data-dir or LSOFTMAX_DATA"
     )]
     NoSet(&'static str),
-    /// There is nowhere to look.
+    /// No data directory was given, and the platform has no cache directory.
     #[error(
-        "this machine names no cache directory to look in; say with --data-dir or LSOFTMAX_DATA where the sets are"
+        "this system has no cache directory; give the location of the data sets with --data-dir or LSOFTMAX_DATA"
     )]
-    NoPlace,
-    /// Nothing has that name.
-    #[error("there is no such file; get the set with `lsoftmax data fetch`, or check the path")]
+    NoDataDir,
+    /// A file of a set does not exist.
+    #[error("no such file; download the set with `lsoftmax data fetch`, or check the path")]
     Missing,
-    /// Nothing has that name, and it is none of a set.
-    #[error("there is no such file or directory; check the path")]
+    /// A file or directory that is not part of a known set does not exist.
+    #[error("no such file or directory; check the path")]
     NoFile,
-    /// Something else than a file.
-    #[error("this is not a regular file; put the file itself there")]
+    /// Not a regular file.
+    #[error("this is not a regular file; replace it with one")]
     NotRegular,
-    /// Something else than a directory.
-    #[error("this is not a directory; name one that holds a directory of images for each class")]
+    /// Not a directory.
+    #[error("this is not a directory; give one that contains a directory of images for each class")]
     NotDirectory,
-    /// The system refused.
+    /// The file could not be read.
     #[error("cannot be read ({0}); check the file and its permissions")]
     Read(std::io::Error),
-    /// A gzip stream that is not whole.
+    /// A truncated or corrupt gzip stream.
     #[error(
-        "its gzip stream is damaged after {offset} unpacked bytes ({reason}); get the file again"
+        "its gzip stream is corrupt after {offset} decompressed bytes ({reason}); download the file again"
     )]
     Gzip {
-        /// The unpacked bytes that could be read.
+        /// The number of decompressed bytes before the error.
         offset: u64,
-        /// What the decoder says.
+        /// The decoder's error.
         reason: String,
     },
-    /// The bytes are not the official ones.
+    /// A checksum that differs from that of the official file.
     #[error(
-        "its contents have the SHA-256 {found}, but those of the set {expected}; get the file again"
+        "its contents have the SHA-256 {found}, but {expected} was expected; download the file again"
     )]
-    Sum {
-        /// The checksum of what is there.
+    Checksum {
+        /// The checksum of the file.
         found: String,
-        /// The checksum of the set's file.
+        /// The checksum of the official file.
         expected: String,
     },
-    /// Another kind of file.
+    /// A magic number of another format.
     #[error(
-        "byte 0: a file of {kind} begins with {expected:#010x}, but this one with {found:#010x}; is it another file, or not the original?"
+        "byte 0: a file of {kind} starts with {expected:#010x}, but this one starts with {found:#010x}; download the file again"
     )]
     Magic {
-        /// What the file should hold.
+        /// What the file should contain.
         kind: &'static str,
         /// The magic number of that kind.
         expected: u32,
-        /// What is there.
+        /// The magic number in the file.
         found: u32,
     },
-    /// A size that no such file has.
-    #[error("byte {offset}: its header claims {claim}; get the file again")]
-    Claim {
-        /// Where the claim stands.
+    /// Sizes in the header that no valid file has.
+    #[error(
+        "byte {offset}: its header claims {claim}, which is not plausible; download the file again"
+    )]
+    Header {
+        /// The offset of the sizes.
         offset: u64,
-        /// What it says.
+        /// The sizes.
         claim: String,
     },
     /// The file ends too early.
     #[error(
-        "byte {offset}: the file ends there, but {expected} bytes belong to it; it was cut short, get it again"
+        "byte {offset}: the file is truncated here, but should have {expected} bytes; download it again"
     )]
-    Cut {
+    Truncated {
         /// Where it ends.
         offset: u64,
         /// Where it should end.
         expected: u64,
     },
-    /// The file goes on.
-    #[error("byte {offset}: the file should end there but goes on; get it again")]
+    /// The file is longer than it should be.
+    #[error("byte {offset}: the file should end here, but more data follows; download it again")]
     Trailing {
         /// Where it should end.
         offset: u64,
     },
-    /// Nothing is in it.
-    #[error("the file is empty; get it again")]
+    /// An empty file.
+    #[error("the file is empty; download it again")]
     Empty,
-    /// Images and labels are not of one set.
-    #[error("byte 4: it holds {labels} labels, but {} holds {images} images; use the two files of one set", images_path.display())]
+    /// The numbers of images and labels differ.
+    #[error("byte 4: it has {labels} labels, but {} has {images} images; use two files of the same set", images_path.display())]
     Counts {
-        /// The labels in this file.
+        /// The number of labels in this file.
         labels: u64,
-        /// The images in the other.
+        /// The number of images in the other file.
         images: u64,
-        /// The other file.
+        /// The file of images.
         images_path: PathBuf,
     },
-    /// Images of different sizes in one set.
-    #[error("byte 8: its images are {found}, but those of {} are {expected}; use the files of one set", other.display())]
+    /// Training and test images of different sizes.
+    #[error("byte 8: its images are {found}, but those of {} are {expected}; use files of the same set", other.display())]
     Shapes {
-        /// The size of the images here.
+        /// The size of the images in this file.
         found: Shape,
-        /// The size of those in the other file.
+        /// The size of the images in the other file.
         expected: Shape,
         /// The other file.
         other: PathBuf,
     },
-    /// A label that names no class.
-    #[error("byte {offset}: the label of image {image} is {label}, but there are {classes} classes, 0 to {}; get the file again", classes - 1)]
+    /// A label out of range.
+    #[error("byte {offset}: the label of image {image} is {label}, but there are {classes} classes, 0 to {}; download the file again", classes - 1)]
     Label {
-        /// Where the label stands.
+        /// The offset of the label.
         offset: u64,
-        /// Which image it is, from 0.
+        /// The index of the image, from 0.
         image: usize,
         /// The label.
         label: u8,
         /// The number of classes.
         classes: usize,
     },
-    /// A folder without directories.
-    #[error(
-        "there are no directories in it; make one for each class, with the images of the class"
-    )]
+    /// A folder without class directories.
+    #[error("it contains no directories; create one for each class, with the images of that class")]
     NoClasses,
     /// A class without images.
-    #[error("there are no images in this class; add some or remove the directory")]
+    #[error("this class has no images; add some or remove the directory")]
     EmptyClass,
-    /// A file beside the directories of the classes.
-    #[error("a file stands among the directories of the classes; move it into its class, or away")]
-    Loose,
-    /// A directory in a class.
-    #[error("a directory stands among the images of a class; move its images up, or it away")]
-    Nested,
-    /// A class in the test images that is not among the training images.
+    /// A file next to the class directories.
+    #[error("this file is not in a class directory; move it into one or remove it")]
+    StrayFile,
+    /// A directory inside a class directory.
+    #[error("this directory is inside a class directory; move its images up or remove it")]
+    NestedDirectory,
+    /// A test class without training images.
     #[error(
-        "this class has no directory among the training images; names must be the same in both"
+        "this class has no directory among the training images; use the same names in train and test"
     )]
     UnknownClass,
-    /// A file that is no image, or of a kind that is not read here.
-    #[error("this is not a JPEG, PNG or WebP image; convert it, or move it away")]
+    /// Not an image, or an image in an unsupported format.
+    #[error("this is not a JPEG, PNG or WebP image; convert or remove it")]
     NotImage,
-    /// A damaged image.
-    #[error("the image cannot be read ({0}); replace it or move it away")]
+    /// A corrupt image.
+    #[error("the image cannot be decoded ({0}); replace or remove it")]
     Image(String),
-    /// More images than fit.
+    /// Not enough memory.
     #[error("its {images} images of {shape} do not fit into memory; use fewer or smaller ones")]
     Memory {
-        /// The images found.
+        /// The number of images.
         images: usize,
-        /// The size that each was to have.
+        /// The size of each.
         shape: Shape,
     },
-    /// A size that images cannot have.
+    /// An unsupported image size.
     #[error(
-        "images cannot be read as {0}; say 1 or 3 channels and a height and width of 1 to 4096"
+        "images cannot be read as {0}; use 1 or 3 channels and a height and width of 1 to 4096"
     )]
     Shape(Shape),
 }

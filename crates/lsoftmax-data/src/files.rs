@@ -1,4 +1,4 @@
-//! Files that are either complete or absent: written beside their place, synced, then renamed.
+//! Atomic file writes: to a temporary file in the same directory, synced, then renamed.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,38 +17,37 @@ pub fn directory_of(path: &Path) -> &Path {
 /// A temporary file in a directory, removed on drop unless it is [persisted](persist).
 ///
 /// # Errors
-/// When the system refuses.
+/// When the file cannot be created.
 pub fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(UNFINISHED);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // As the umask says for any new file; by default only its owner could read a temporary file.
+        // Permissions of an ordinary new file (0666 minus the umask); the default is owner-only.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     builder.tempfile_in(directory)
 }
 
-/// Writes parts one after the other. Afterwards the file has all of them or, after an error, its old
-/// contents.
+/// Writes the concatenation of `parts` to a file. On error, the file keeps its old contents.
 ///
 /// # Errors
-/// When the system refuses, or something other than a file has that name.
-pub fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+/// When the file cannot be written, or `path` is not a regular file.
+pub fn write_atomic(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let mut file = temporary(directory_of(path))?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
     persist(file, path)
 }
 
-/// Syncs a file to disk, renames it to `path`, and syncs the directory. A device, a pipe or a directory is
-/// not replaced.
+/// Syncs a file to disk, renames it to `path`, and syncs the directory. Devices, pipes and directories
+/// are not replaced.
 ///
 /// # Errors
-/// When the system refuses, or something other than a file has that name.
+/// When the file cannot be synced or renamed, or `path` is not a regular file.
 pub fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
     if path.metadata().is_ok_and(|found| !found.is_file()) {
-        return Err(io::Error::other("something other than a file has that name"));
+        return Err(io::Error::other("it exists and is not a regular file"));
     }
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;

@@ -1,4 +1,4 @@
-//! A folder of images with one directory a class.
+//! Folders of images with one directory per class.
 
 use std::ffi::OsString;
 use std::io::BufReader;
@@ -12,22 +12,22 @@ use crate::contents;
 use crate::dataset::{Dataset, Images, Shape};
 use crate::error::{DataError, DataProblem};
 
-/// The largest side of an image that is made of a file.
+/// The largest height and width that images are resized to.
 const SIDE_LIMIT: usize = 4096;
-/// The largest side of an image in a file.
+/// The largest height and width of an image file.
 const FILE_SIDE_LIMIT: u32 = 1 << 15;
-/// The memory that decoding one file may take.
+/// The largest amount of memory for decoding one file.
 const FILE_MEMORY_LIMIT: u64 = 1 << 29;
 
-/// Reads a folder that has a directory of JPEG, PNG or WebP images for each class, or two such folders
-/// called `train` and `test` in it.
+/// Reads a folder with a directory of JPEG, PNG or WebP images for each class, or with two such folders
+/// named `train` and `test`.
 ///
-/// Classes and images are taken in the order of their names, so the result does not depend on the file
-/// system. Hidden files and directories are passed over. An image is turned upright if it says how,
-/// cut in the middle to the aspect of `shape`, and resized to it; transparency is dropped.
+/// Classes and images are sorted by name, so the result does not depend on the file system. Hidden
+/// files and directories are ignored. An image is rotated according to its EXIF orientation,
+/// center-cropped to the aspect ratio of `shape`, and resized to it; transparency is dropped.
 ///
 /// # Errors
-/// When the folder is not of this form, or for the first image that cannot be read.
+/// When the folder does not have this layout, or for the first image that cannot be read.
 pub fn read_folder(path: impl AsRef<Path>, shape: Shape) -> Result<Dataset, DataError> {
     let path = path.as_ref();
     let sides = 1..=SIDE_LIMIT;
@@ -56,27 +56,41 @@ pub fn read_folder(path: impl AsRef<Path>, shape: Shape) -> Result<Dataset, Data
     Ok(Dataset {
         name: name.to_string_lossy().into_owned(),
         classes: names.len(),
-        class_names: Some(names.iter().map(|name| name.to_string_lossy().into_owned()).collect()),
+        class_names: names.iter().map(|name| name.to_string_lossy().into_owned()).collect(),
         train,
         test,
     })
 }
 
-/// Whether this is a folder of classes, rather than a class called `train` or `test`.
+/// The numbers of classes and of training images of a folder, without decoding the images.
+///
+/// # Errors
+/// When the folder does not have the layout that [`read_folder`] reads.
+pub fn count_folder(path: impl AsRef<Path>) -> Result<(usize, usize), DataError> {
+    let path = path.as_ref();
+    let (train, test) = (path.join("train"), path.join("test"));
+    let divided = has_directories(&train) && has_directories(&test);
+    let folder = if divided { train.as_path() } else { path };
+    let names = classes(folder)?;
+    let images = names.iter().map(|name| Ok(visible(&folder.join(name))?.len()));
+    Ok((names.len(), images.sum::<Result<usize, DataError>>()?))
+}
+
+/// Whether this is a folder of class directories, rather than a class named `train` or `test`.
 fn has_directories(path: &Path) -> bool {
     visible(path).is_ok_and(|names| names.iter().any(|name| path.join(name).is_dir()))
 }
 
 /// The names in a directory that are not hidden, sorted.
 fn visible(path: &Path) -> Result<Vec<OsString>, DataError> {
-    let refuse = |error: std::io::Error| match error.kind() {
+    let to_error = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotADirectory => DataError::new(path, DataProblem::NotDirectory),
         std::io::ErrorKind::NotFound => DataError::new(path, DataProblem::NoFile),
         _ => DataError::new(path, DataProblem::Read(error)),
     };
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(refuse)? {
-        let name = entry.map_err(refuse)?.file_name();
+    for entry in std::fs::read_dir(path).map_err(to_error)? {
+        let name = entry.map_err(to_error)?.file_name();
         if !name.as_encoded_bytes().starts_with(b".") {
             names.push(name);
         }
@@ -88,7 +102,7 @@ fn visible(path: &Path) -> Result<Vec<OsString>, DataError> {
 fn classes(path: &Path) -> Result<Vec<OsString>, DataError> {
     let names = visible(path)?;
     if let Some(file) = names.iter().find(|name| !path.join(name).is_dir()) {
-        return Err(DataError::new(path.join(file), DataProblem::Loose));
+        return Err(DataError::new(path.join(file), DataProblem::StrayFile));
     }
     if names.is_empty() {
         return Err(DataError::new(path, DataProblem::NoClasses));
@@ -96,7 +110,7 @@ fn classes(path: &Path) -> Result<Vec<OsString>, DataError> {
     Ok(names)
 }
 
-/// Reads the images of the classes `present` in `path`; labels count in `names`.
+/// Reads the images of the classes `present` in `path`; a label is an index into `names`.
 fn read_classes(
     path: &Path,
     names: &[OsString],
@@ -114,7 +128,7 @@ fn read_classes(
         files.extend(images.iter().map(|image| class.join(image)));
     }
     let images = read_images(&files, shape)?;
-    Ok(Images::new(shape, images.into_pixels(), labels).expect("one image a file"))
+    Ok(Images::new(shape, images.into_pixels(), labels).expect("one image per file"))
 }
 
 /// Reads image files, in the order given, as images of `shape`; all have the label 0.
@@ -125,17 +139,17 @@ pub fn read_images(files: &[PathBuf], shape: Shape) -> Result<Images, DataError>
     let mut pixels = Vec::new();
     let size = files.len().checked_mul(shape.pixels());
     if size.is_none_or(|size| pixels.try_reserve_exact(size).is_err()) {
-        let place = files.first().cloned().unwrap_or_default();
-        return Err(DataError::new(place, DataProblem::Memory { images: files.len(), shape }));
+        let first = files.first().cloned().unwrap_or_default();
+        return Err(DataError::new(first, DataProblem::Memory { images: files.len(), shape }));
     }
     pixels.resize(files.len() * shape.pixels(), 0);
     let each = pixels.par_chunks_exact_mut(shape.pixels()).zip(files);
     let results: Vec<_> = each.map(|(pixels, file)| read_image(file, shape, pixels)).collect();
     results.into_iter().collect::<Result<(), _>>()?;
-    Ok(Images::new(shape, pixels, vec![0; files.len()]).expect("one image a file"))
+    Ok(Images::new(shape, pixels, vec![0; files.len()]).expect("one image per file"))
 }
 
-/// The image files in a directory, and in its directories, sorted.
+/// The files in a directory and its subdirectories, sorted; hidden ones are ignored.
 ///
 /// # Errors
 /// When a directory cannot be read.
@@ -150,7 +164,7 @@ pub fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DataError> {
 
 fn read_image(path: &PathBuf, shape: Shape, pixels: &mut [u8]) -> Result<(), DataError> {
     if path.is_dir() {
-        return Err(DataError::new(path, DataProblem::Nested));
+        return Err(DataError::new(path, DataProblem::NestedDirectory));
     }
     let file = contents::open(path).map_err(|error| match error.problem {
         DataProblem::Missing => DataError::new(path, DataProblem::NoFile),
@@ -184,20 +198,20 @@ fn decode(file: BufReader<std::fs::File>) -> Result<DynamicImage, DataProblem> {
     limits.max_image_height = Some(FILE_SIDE_LIMIT);
     limits.max_alloc = Some(FILE_MEMORY_LIMIT);
     reader.limits(limits);
-    let refuse = |error: image::ImageError| DataProblem::Image(error.to_string());
-    let mut decoder = reader.into_decoder().map_err(refuse)?;
+    let to_error = |error: image::ImageError| DataProblem::Image(error.to_string());
+    let mut decoder = reader.into_decoder().map_err(to_error)?;
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let mut image = DynamicImage::from_decoder(decoder).map_err(refuse)?;
+    let mut image = DynamicImage::from_decoder(decoder).map_err(to_error)?;
     image.apply_orientation(orientation);
     Ok(image)
 }
 
-/// Cut in the middle to the aspect of `height` x `width`, then resized: the shorter side fits, and
-/// nothing larger than the image in the file is ever made of it.
+/// Center-crops an image to the aspect ratio of `height` x `width`, then resizes it. Cropping first
+/// bounds the memory: no intermediate image is larger than both the input and the output.
 fn fit(image: DynamicImage, height: u32, width: u32) -> DynamicImage {
     let (rows, columns) = (u64::from(image.height()), u64::from(image.width()));
     let (h, w) = (u64::from(height), u64::from(width));
-    // The largest part of the image with the aspect w : h, to the nearest pixel.
+    // The largest crop with the aspect ratio w : h, to the nearest pixel.
     let (part_rows, part_columns) = if columns * h > rows * w {
         (rows, ((2 * rows * w + h) / (2 * h)).clamp(1, columns))
     } else {

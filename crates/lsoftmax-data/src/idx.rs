@@ -10,11 +10,11 @@ const LABELS: u32 = 0x0801;
 const IMAGES_HEADER: u64 = 16;
 const LABELS_HEADER: u64 = 8;
 
-/// More pixels than any file of this kind has, and few enough to count in 64 bits.
+/// The largest plausible number of pixels in a file.
 const PIXELS_LIMIT: u64 = 1 << 31;
 
 impl Format {
-    /// IDX: images and labels to train on, images and labels to test on, each file an archive of its own.
+    /// IDX: training images, training labels, test images and test labels, each file its own archive.
     pub const IDX: Self = Self { packing: Packing::File, read: read_set };
 }
 
@@ -53,7 +53,7 @@ fn read(mut images: Contents, mut labels: Contents, classes: usize) -> Result<Im
         return Err(labels.error(DataProblem::Label { offset, image, label, classes }));
     }
     let bytes = bytes.into_iter().map(u32::from).collect();
-    Ok(Images::new(shape, pixels, bytes).expect("so many pixels were read"))
+    Ok(Images::new(shape, pixels, bytes).expect("one label per image was read"))
 }
 
 fn read_images(file: &mut Contents) -> Result<(Shape, Vec<u8>), DataError> {
@@ -68,7 +68,7 @@ fn read_images(file: &mut Contents) -> Result<(Shape, Vec<u8>), DataError> {
         Some(pixels) if (1..=PIXELS_LIMIT).contains(&pixels) => pixels,
         _ => {
             let claim = format!("{count} images of {height} x {width}");
-            return Err(file.error(DataProblem::Claim { offset: 4, claim }));
+            return Err(file.error(DataProblem::Header { offset: 4, claim }));
         }
     };
     let bytes = file.take(pixels, IMAGES_HEADER + pixels)?;
@@ -88,7 +88,7 @@ fn magic(
     }
 }
 
-/// The next number of a header, big-endian in four bytes.
+/// The next big-endian 32-bit number of a header.
 fn number(file: &mut Contents, header: u64) -> Result<u64, DataError> {
     let bytes = file.take(4, header)?;
     Ok(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))

@@ -10,11 +10,11 @@
 //! | [`Set`], [`fetch()`], [`check`], [`list`] | the data sets known by name: downloaded, checked, listed |
 //! | [`read_folder`], [`read_images`] | folders with one directory per class, and image files |
 //! | [`Dataset`], [`Images`] | images and labels in memory, divided into training, validation and test images |
-//! | [`Loader`], [`Augment`], [`Mean`] | batches, prepared ahead of need |
+//! | [`Loader`], [`Augment`], [`Mean`] | batches, prefetched on threads |
 //! | [`arrays`] | numpy's `.npy` files |
 //! | [`files`] | files that are either complete or absent |
 //!
-//! MNIST is part of the crate; the other sets are downloaded. Nothing here knows of networks or training.
+//! MNIST is part of the crate; the other sets are downloaded. This crate is independent of networks and training.
 
 pub mod arrays;
 mod augment;
@@ -34,12 +34,12 @@ mod sets;
 mod source;
 
 pub use augment::{Augment, Mean, SCALE};
-pub use check::{Checked, CheckedFile, Listed, SetState, check, list};
+pub use check::{CheckReport, CheckedFile, SetListing, SetState, check, list};
 pub use dataset::{Dataset, Images, ImagesError, Shape, Split};
 pub use directory::{DataDir, SetLocation, VARIABLE};
 pub use error::{DataError, DataProblem};
 pub use fetch::fetch;
-pub use folder::{files_in, read_folder, read_images};
-pub use loader::{Ahead, Batch, Last, Loader, LoaderError, Sampling};
+pub use folder::{count_folder, files_in, read_folder, read_images};
+pub use loader::{Batch, LastBatch, Loader, LoaderError, Prefetch, Sampling};
 pub use sets::{Archive, CIFAR10, CIFAR100, FASHION_MNIST, Format, MNIST, Set, SetFile};
 pub use source::DataSource;

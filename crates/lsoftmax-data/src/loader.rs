@@ -1,8 +1,8 @@
-//! Batches, made ahead of need.
+//! Batches, prefetched on threads.
 //!
-//! What a sample becomes depends on the seed, the epoch and the sample alone, and a batch on the seed
-//! and its step alone. So the number of threads changes nothing, and a run that is resumed at a step
-//! sees what it would have seen.
+//! The augmentation of a sample is a pure function of the seed, the epoch and the sample, and a batch
+//! is a pure function of the seed and its number. The number of threads therefore does not affect the
+//! results, and a resumed run gets the batches that an uninterrupted one would.
 
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,68 +14,68 @@ use crate::augment::{Augment, Mean};
 use crate::dataset::{Images, Shape};
 use crate::random::{Purpose, Random};
 
-/// Batches that each thread keeps ready.
+/// The number of batches that each thread keeps ready.
 const READY: usize = 2;
 
-/// Of a set smaller than this, a batch may hold several epochs.
+/// The largest batch of a set smaller than this, which may span several epochs.
 const SMALL_SET: usize = 1 << 12;
 
-/// Which samples make a batch, and what becomes of them.
+/// How batches are drawn from a set of images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sampling {
-    /// Samples of a batch.
+    /// The number of samples per batch.
     pub batch: usize,
-    /// What order and augmentation depend on.
+    /// The seed of the order and the augmentation.
     pub seed: u64,
-    /// Whether each epoch has an order of its own, or that of the images.
+    /// Whether each epoch has a random order, or the order of the images.
     pub shuffle: bool,
-    /// What happens where an epoch ends inside a batch.
-    pub last: Last,
-    /// How samples differ from epoch to epoch.
+    /// What to do when an epoch ends inside a batch.
+    pub last: LastBatch,
+    /// Random augmentation.
     pub augment: Augment,
 }
 
-/// What happens where an epoch ends inside a batch.
+/// What to do when an epoch ends inside a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Last {
-    /// The batch goes on with the next epoch, as in Caffe.
+pub enum LastBatch {
+    /// Fill the batch from the next epoch, as in Caffe.
     Span,
-    /// The batch is smaller.
+    /// Return a smaller batch.
     Keep,
-    /// The samples that do not fill a batch are left out.
+    /// Skip the samples that do not fill a batch.
     Drop,
 }
 
 impl Sampling {
-    /// For training: shuffled, without end.
+    /// For training: shuffled, an unlimited number of epochs.
     pub fn training(batch: usize, seed: u64, augment: Augment) -> Self {
-        Self { batch, seed, shuffle: true, last: Last::Span, augment }
+        Self { batch, seed, shuffle: true, last: LastBatch::Span, augment }
     }
 
-    /// For evaluation: every plain image once, in order.
+    /// For evaluation: every image once, in order, without augmentation.
     pub fn evaluation(batch: usize) -> Self {
-        Self { batch, seed: 0, shuffle: false, last: Last::Keep, augment: Augment::NONE }
+        Self { batch, seed: 0, shuffle: false, last: LastBatch::Keep, augment: Augment::NONE }
     }
 }
 
-/// Why there are no batches.
+/// Why a [`Loader`] could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum LoaderError {
-    /// Nothing to take samples from.
+    /// No images, or more than 2^32 − 1.
     #[error("there are no images to make batches of")]
     NoImages,
-    /// Batches of nothing, or more than an epoch with [`Last::Drop`].
+    /// A batch size of 0, or one that is too large for the number of images.
     #[error("a batch of {batch} cannot be made of {images} images; choose 1 to {largest}")]
     Batch {
-        /// The samples of a batch.
+        /// The number of samples per batch.
         batch: usize,
-        /// The images there are.
+        /// The number of images.
         images: usize,
-        /// The largest batch of them.
+        /// The largest batch size for them.
         largest: usize,
     },
-    /// More padding than image.
+    /// Padding that is not smaller than the image.
     #[error("a padding of {pad} is too large for images of {shape}; choose less than their sides")]
     Pad {
         /// The padding.
@@ -83,7 +83,7 @@ pub enum LoaderError {
         /// The size of the images.
         shape: Shape,
     },
-    /// The mean is not one of such images.
+    /// The mean image has another size.
     #[error(
         "the mean image is {mean}, but the images are {images}; use the set that the model was trained on"
     )]
@@ -95,28 +95,28 @@ pub enum LoaderError {
     },
 }
 
-/// Samples as a network takes them.
+/// A batch of preprocessed samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// Which one it is.
-    pub step: u64,
-    /// N x C x H x W; the mean is subtracted and the unit is 1/256 ([`SCALE`](super::SCALE)).
+    /// Its number, from 0 and without limit; not a training step, which may take several batches.
+    pub number: u64,
+    /// N x C x H x W, with the mean subtracted and multiplied by [`SCALE`](super::SCALE).
     pub pixels: Vec<f32>,
     /// The size of each image.
     pub shape: Shape,
     /// The label of each sample.
     pub labels: Vec<u32>,
-    /// Which image each sample is.
+    /// The index of the image of each sample.
     pub indices: Vec<u32>,
 }
 
-/// Makes batches of images.
+/// Turns images into batches.
 #[derive(Debug)]
 pub struct Loader {
     images: Arc<Images>,
     mean: Mean,
     sampling: Sampling,
-    /// The orders of the last even and the last odd epoch.
+    /// The cached orders of the last even and the last odd epoch.
     orders: [Mutex<Option<EpochOrder>>; 2],
 }
 
@@ -126,7 +126,7 @@ impl Loader {
     /// Batches of `images`, from which `mean` is subtracted.
     ///
     /// # Errors
-    /// When there are no images, or something does not fit them.
+    /// When there are no images, or the mean, padding or batch size does not fit them.
     pub fn new(
         images: impl Into<Arc<Images>>,
         mean: Mean,
@@ -138,8 +138,8 @@ impl Loader {
             return Err(LoaderError::NoImages);
         }
         let largest = match sampling.last {
-            Last::Drop => images.len(),
-            Last::Keep | Last::Span => images.len().max(SMALL_SET),
+            LastBatch::Drop => images.len(),
+            LastBatch::Keep | LastBatch::Span => images.len().max(SMALL_SET),
         };
         if !(1..=largest).contains(&sampling.batch) {
             let batch = sampling.batch;
@@ -154,7 +154,7 @@ impl Loader {
         Ok(Self { images, mean, sampling, orders: Default::default() })
     }
 
-    /// The images that batches are made of.
+    /// The images that batches are drawn from.
     pub fn images(&self) -> &Images {
         &self.images
     }
@@ -164,27 +164,27 @@ impl Loader {
         &self.mean
     }
 
-    /// Which samples make a batch.
+    /// How batches are drawn.
     pub fn sampling(&self) -> &Sampling {
         &self.sampling
     }
 
-    /// The batches in which every sample is seen once (with [`Last::Span`], the last of them is shared
-    /// with the next epoch).
-    pub fn steps_per_epoch(&self) -> u64 {
+    /// The number of batches per epoch (with [`LastBatch::Span`], the last of them is shared with the
+    /// next epoch).
+    pub fn batches_per_epoch(&self) -> u64 {
         let (images, batch) = (self.images.len(), self.sampling.batch);
         match self.sampling.last {
-            Last::Drop => (images / batch) as u64,
-            Last::Keep | Last::Span => images.div_ceil(batch) as u64,
+            LastBatch::Drop => (images / batch) as u64,
+            LastBatch::Keep | LastBatch::Span => images.div_ceil(batch) as u64,
         }
     }
 
-    /// The batch of a step, counted from 0 and without end: a pure function of the step.
-    pub fn batch(&self, step: u64) -> Batch {
+    /// The batch of a number, from 0 and without limit: a pure function of the number.
+    pub fn batch(&self, number: u64) -> Batch {
         let shape = self.images.shape();
-        let samples = self.samples(step);
+        let samples = self.samples(number);
         let mut batch = Batch {
-            step,
+            number,
             pixels: vec![0.0; samples.len() * shape.pixels()],
             shape,
             labels: Vec::with_capacity(samples.len()),
@@ -203,51 +203,52 @@ impl Loader {
     }
 
     /// The epoch and the image of each sample of a batch.
-    fn samples(&self, step: u64) -> Vec<(u64, u32)> {
+    fn samples(&self, number: u64) -> Vec<(u64, u32)> {
         let (images, size) = (self.images.len() as u64, self.sampling.batch as u64);
         let (mut epoch, start) = match self.sampling.last {
-            Last::Span => {
-                let first = u128::from(step) * u128::from(size);
+            LastBatch::Span => {
+                let first = u128::from(number) * u128::from(size);
                 ((first / u128::from(images)) as u64, (first % u128::from(images)) as u64)
             }
-            Last::Keep | Last::Drop => {
-                let steps = self.steps_per_epoch();
-                (step / steps, step % steps * size)
+            LastBatch::Keep | LastBatch::Drop => {
+                let batches = self.batches_per_epoch();
+                (number / batches, number % batches * size)
             }
         };
-        let size = if self.sampling.last == Last::Keep { size.min(images - start) } else { size };
+        let size =
+            if self.sampling.last == LastBatch::Keep { size.min(images - start) } else { size };
         let mut order = self.order(epoch);
-        let (mut samples, mut place) = (Vec::with_capacity(size as usize), start as usize);
+        let (mut samples, mut position) = (Vec::with_capacity(size as usize), start as usize);
         while samples.len() < size as usize {
-            if place == self.images.len() {
-                (epoch, place) = (epoch.wrapping_add(1), 0);
+            if position == self.images.len() {
+                (epoch, position) = (epoch.wrapping_add(1), 0);
                 order = self.order(epoch);
             }
-            samples.push((epoch, order.as_ref().map_or(place as u32, |order| order[place])));
-            place += 1;
+            samples.push((epoch, order.as_ref().map_or(position as u32, |order| order[position])));
+            position += 1;
         }
         samples
     }
 
-    /// The order of the images in an epoch, if it is not their own.
+    /// The order of the images in an epoch; `None` if they are not shuffled.
     fn order(&self, epoch: u64) -> Option<Arc<[u32]>> {
         if !self.sampling.shuffle {
             return None;
         }
-        let mut kept =
+        let mut cached =
             self.orders[(epoch % 2) as usize].lock().unwrap_or_else(PoisonError::into_inner);
-        let order = match kept.take() {
+        let order = match cached.take() {
             Some((of, order)) if of == epoch => order,
             _ => Random::new(self.sampling.seed, Purpose::Order, epoch, 0)
                 .permutation(self.images.len() as u32)
                 .into(),
         };
-        *kept = Some((epoch, Arc::clone(&order)));
+        *cached = Some((epoch, Arc::clone(&order)));
         Some(order)
     }
 
-    /// The batches of some steps, in order, made ahead of need on so many threads; on none, or where
-    /// the system gives none, each is made when it is asked for.
+    /// The batches of a range of numbers, in order, prepared on `threads` threads. With 0 threads, or if
+    /// threads cannot be started, each batch is prepared on demand.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -256,51 +257,56 @@ impl Loader {
     /// let images = Images::new(shape, (0..40).collect(), (0..10).collect())?;
     /// let mean = Mean::of(&images);
     /// let loader = Arc::new(Loader::new(images, mean, Sampling::training(4, 42, Augment::NONE))?);
-    /// for batch in loader.ahead(100..105, 2) {
-    ///     assert_eq!(batch, loader.batch(batch.step));
+    /// for batch in loader.prefetch(100..105, 2) {
+    ///     assert_eq!(batch, loader.batch(batch.number));
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn ahead(self: &Arc<Self>, steps: Range<u64>, threads: usize) -> Ahead {
+    pub fn prefetch(self: &Arc<Self>, numbers: Range<u64>, threads: usize) -> Prefetch {
         let start = |thread: usize| {
             let (sender, receiver) = sync_channel(READY);
-            let (loader, steps) = (Arc::clone(self), steps.clone());
-            let work = move || loader.send(steps.skip(thread).step_by(threads), &sender);
-            // Without the thread nothing is ever sent, which `next` takes for what it is.
+            let (loader, numbers) = (Arc::clone(self), numbers.clone());
+            let work = move || loader.send(numbers.skip(thread).step_by(threads), &sender);
+            // If the thread cannot be started, the channel is closed and `next` prepares the batch.
             let _ = std::thread::Builder::new().name("loader".into()).spawn(work);
             receiver
         };
-        Ahead { loader: Arc::clone(self), ready: (0..threads).map(start).collect(), steps, made: 0 }
+        Prefetch {
+            loader: Arc::clone(self),
+            ready: (0..threads).map(start).collect(),
+            numbers,
+            returned: 0,
+        }
     }
 
-    /// Sends batches for as long as somebody takes them.
-    fn send(&self, steps: impl Iterator<Item = u64>, to: &SyncSender<Batch>) {
-        for step in steps {
-            if to.send(self.batch(step)).is_err() {
+    /// Sends batches until the receiver is dropped.
+    fn send(&self, numbers: impl Iterator<Item = u64>, to: &SyncSender<Batch>) {
+        for number in numbers {
+            if to.send(self.batch(number)).is_err() {
                 return;
             }
         }
     }
 }
 
-/// Batches in the order of their steps; see [`Loader::ahead`].
+/// Batches in the order of their numbers; see [`Loader::prefetch`].
 #[derive(Debug)]
-pub struct Ahead {
+pub struct Prefetch {
     loader: Arc<Loader>,
-    /// One channel a thread: the threads take turns.
+    /// One channel per thread; batches come from the threads in turn.
     ready: Vec<Receiver<Batch>>,
-    steps: Range<u64>,
-    made: usize,
+    numbers: Range<u64>,
+    returned: usize,
 }
 
-impl Iterator for Ahead {
+impl Iterator for Prefetch {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {
-        let step = self.steps.next()?;
-        let turn = self.made.checked_rem(self.ready.len());
-        self.made = self.made.wrapping_add(1);
+        let number = self.numbers.next()?;
+        let turn = self.returned.checked_rem(self.ready.len());
+        self.returned = self.returned.wrapping_add(1);
         let ready = turn.and_then(|thread| self.ready[thread].recv().ok());
-        Some(ready.unwrap_or_else(|| self.loader.batch(step)))
+        Some(ready.unwrap_or_else(|| self.loader.batch(number)))
     }
 }

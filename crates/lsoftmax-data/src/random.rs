@@ -1,20 +1,20 @@
-//! Random numbers that depend on what they are for, and on nothing else.
+//! Counter-based random streams.
 //!
-//! A stream is named by a few words (a seed, a purpose, an epoch, a sample). Whoever asks for the
-//! stream of the same words gets the same numbers, in whatever order and on whatever thread.
+//! A stream is identified by four words: a seed, a purpose, an epoch and a sample. Equal words give
+//! equal numbers, in any order and on any thread.
 
-/// What a stream is for: streams of one seed for different ends have nothing to do with each other.
+/// What a stream is used for. Streams with the same seed and different purposes are independent.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
-    /// The samples that are held out of training.
+    /// Choosing the samples held out of training.
     Validation = 1,
-    /// The order of an epoch.
+    /// Shuffling an epoch.
     Order = 2,
-    /// How a sample is cropped and flipped.
+    /// Cropping and flipping a sample.
     Augment = 3,
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014), started at a mix of the words.
+/// SplitMix64 (Steele, Lea and Flood, 2014), seeded with a hash of the words.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -28,18 +28,18 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `bound`, all equally likely (Lemire's method); 0 if there is none.
+    /// A uniform random number below `bound` (Lemire's method); 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        let unfair = if bound == 0 { 0 } else { bound.wrapping_neg() % bound };
+        let rejected = if bound == 0 { 0 } else { bound.wrapping_neg() % bound };
         loop {
             let product = u128::from(self.next()) * u128::from(bound);
-            if product as u64 >= unfair {
+            if product as u64 >= rejected {
                 return (product >> 64) as u64;
             }
         }
     }
 
-    /// The numbers 0 to `count` − 1 in an order of which all are equally likely (Fisher and Yates).
+    /// A uniform random permutation of 0 to `count` − 1 (Fisher–Yates shuffle).
     pub fn permutation(&mut self, count: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count).collect();
         for last in (1..order.len()).rev() {

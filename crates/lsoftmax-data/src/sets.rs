@@ -1,77 +1,77 @@
-//! The data sets that are known by name: their files, where they come from, and their checksums.
+//! The data sets known by name: their files, download addresses and checksums.
 
 use crate::contents::Contents;
 use crate::dataset::Images;
 use crate::error::DataError;
 
-/// A set that can be fetched, checked and read by its name.
+/// A data set that can be fetched, checked and read by name.
 #[derive(Debug)]
 pub struct Set {
-    /// What it is called at the prompt, and its directory.
+    /// Its name on the command line, and the name of its directory.
     pub name: &'static str,
-    /// What it is.
+    /// A one-line description.
     pub about: &'static str,
     /// Its authors' page.
     pub home: &'static str,
-    /// What is downloaded.
+    /// The archives to download.
     pub archives: &'static [Archive],
-    /// What is then in its directory.
+    /// The files in its directory.
     pub files: &'static [SetFile],
     /// How the files are read.
     pub format: Format,
-    /// The names of the classes, in the order of their labels.
+    /// The names of the classes, in label order.
     pub class_names: &'static [&'static str],
-    /// The files themselves, if the program carries them, in the order of `files`.
+    /// The contents of `files`, gzipped, if the set is built into the program.
     pub built_in: Option<&'static [&'static [u8]]>,
 }
 
 /// A file to download.
 #[derive(Debug)]
 pub struct Archive {
-    /// Where, without the file's name.
+    /// The address, without the file name.
     pub base: &'static str,
-    /// The file's name.
+    /// The file name.
     pub name: &'static str,
     /// Its size.
     pub bytes: u64,
-    /// The SHA-256 of the archive itself, as published by those who fetch it from there.
+    /// The published SHA-256 of the archive.
     pub sha256: &'static str,
 }
 
-/// A file of a set, as it lies in the set's directory.
+/// A file in the directory of a set.
 #[derive(Debug)]
 pub struct SetFile {
-    /// Its path in the directory; a file of that name with `.gz` behind it, gzipped, does as well.
+    /// Its path in the directory; a gzipped file with the suffix `.gz` is read too.
     pub path: &'static str,
-    /// The size of its contents, unpacked.
+    /// The size of its decompressed contents.
     pub bytes: u64,
-    /// The SHA-256 of its contents, unpacked, computed from the official files.
+    /// The SHA-256 of its decompressed contents, computed from the official files.
     pub sha256: &'static str,
 }
 
-/// How the files of a set are packed and read. The formats are constants of this type, each in the file
+/// How the files of a set are packed and read. The formats are constants, each defined in the module
 /// that reads it: [`Format::IDX`], [`Format::CIFAR10`], [`Format::CIFAR100`].
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// What an archive of the set is.
+    /// The kind of its archives.
     pub(crate) packing: Packing,
-    /// Reads the training and the test images from the set's files, in the order of [`Set::files`]; the
-    /// second argument is the number of classes.
+    /// Reads the training and test images from the set's files, given in the order of [`Set::files`];
+    /// the second argument is the number of classes.
     pub(crate) read: ReadImages,
 }
 
 pub(crate) type ReadImages = fn(Vec<Contents>, usize) -> Result<[Images; 2], DataError>;
 
-/// What an archive of a set is.
+/// The kind of a set's archives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
-    /// A file of the set, gzipped, that is kept as it is.
+    /// A gzipped file of the set, which stays gzipped in the set's directory.
     File,
     /// A gzipped tar archive with all files of the set.
     Tar,
 }
 
-/// Sets are equal when their names are: there is one of each name.
+/// Sets are compared by name, which is unique.
 impl PartialEq for Set {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -84,12 +84,12 @@ impl Set {
     /// All sets.
     pub const ALL: [&'static Self; 4] = [&MNIST, &FASHION_MNIST, &CIFAR10, &CIFAR100];
 
-    /// The set called `name`.
+    /// The set with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::ALL.into_iter().find(|set| set.name == name)
     }
 
-    /// Where the set is downloaded from: the archive, or the place of its archives.
+    /// The address of the archive or, if there are several, the directory of the archives.
     pub fn source(&self) -> String {
         match self.archives {
             [only] => format!("{}{}", only.base, only.name),
@@ -97,7 +97,7 @@ impl Set {
         }
     }
 
-    /// The size of the downloads.
+    /// The total size of the archives.
     pub fn download_bytes(&self) -> u64 {
         self.archives.iter().map(|archive| archive.bytes).sum()
     }

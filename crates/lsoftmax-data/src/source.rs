@@ -28,10 +28,10 @@ pub enum DataSource {
 }
 
 impl DataSource {
-    /// Reads the images. Those of a folder are brought to `shape`; those of a set have their own.
+    /// Reads the images. Those of a folder are resized to `shape`; those of a set keep their own size.
     ///
     /// # Errors
-    /// When the images are missing, or a file is not what it should be.
+    /// When the images are missing or a file is invalid.
     pub fn read(&self, data: &DataDir, shape: Shape) -> Result<Dataset, DataError> {
         match self {
             Self::Set(set) => set.read(data),
@@ -39,8 +39,8 @@ impl DataSource {
         }
     }
 
-    /// The name of the set, or of the folder without those above it; without characters that a file name
-    /// cannot have.
+    /// The name of the set or the last component of the folder's path, without characters that are
+    /// invalid in file names.
     pub fn name(&self) -> String {
         let name = match self {
             Self::Set(set) => set.name,
@@ -50,7 +50,7 @@ impl DataSource {
         if name.is_empty() { "folder".into() } else { name }
     }
 
-    /// The same source for a process in any other working directory.
+    /// The same source with an absolute path, independent of the working directory.
     pub fn absolute(self) -> Self {
         match self {
             Self::Folder(path) => Self::Folder(std::path::absolute(&path).unwrap_or(path)),
@@ -58,7 +58,7 @@ impl DataSource {
         }
     }
 
-    /// Whether this is the empty path, which names nothing.
+    /// Whether this is a folder with an empty path.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Folder(path) if path.as_os_str().is_empty())
     }

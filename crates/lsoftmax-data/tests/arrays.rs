@@ -1,6 +1,6 @@
-//! Arrays in files: what is read is what numpy wrote, and what is wrong is refused in a sentence.
+//! `.npy` files: valid ones are read as numpy wrote them, invalid ones are rejected with one sentence.
 //!
-//! The files are put together byte by byte here, so that reader and writer don't check each other.
+//! The files are assembled byte by byte, so that the reader is not tested against our own writer.
 
 use std::path::PathBuf;
 
@@ -55,7 +55,7 @@ fn refused<T>(result: Result<T, ArrayError>) -> (ArrayProblem, String) {
     }
 }
 
-/// 2 x 3, and its transpose's order.
+/// A 2 x 3 array, and the order of its entries by column.
 const VALUES: [f32; 6] = [1.0, -2.5, 0.0, 65504.0, 0.125, -7.0];
 const BY_COLUMN: [usize; 6] = [0, 3, 1, 4, 2, 5];
 
@@ -132,28 +132,30 @@ fn headers_of_all_versions_and_spellings_are_read() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn a_file_truncated_anywhere_is_rejected() {
     let data: Vec<u8> = VALUES.iter().flat_map(|x| x.to_le_bytes()).collect();
     let bytes = npy("'<f4'", false, "(2, 3)", &data);
     for length in 0..bytes.len() {
         let (problem, _) = refused(open(&bytes[..length], Role::Features));
         match length {
             0..6 => assert!(matches!(problem, ArrayProblem::NotNpy)),
-            6..128 => assert!(matches!(problem, ArrayProblem::HeaderCut), "{length}: {problem}"),
-            _ => assert!(matches!(problem, ArrayProblem::Short { .. }), "{length}: {problem}"),
+            6..128 => {
+                assert!(matches!(problem, ArrayProblem::HeaderTruncated), "{length}: {problem}")
+            }
+            _ => assert!(matches!(problem, ArrayProblem::Truncated { .. }), "{length}: {problem}"),
         }
     }
     let longer = [bytes.as_slice(), b"!"].concat();
-    assert!(matches!(refused(open(&longer, Role::Features)).0, ArrayProblem::Long { .. }));
+    assert!(matches!(refused(open(&longer, Role::Features)).0, ArrayProblem::TrailingBytes { .. }));
 }
 
 #[test]
-fn a_shape_that_the_file_cannot_hold_is_refused_before_memory_is_asked_for() {
+fn a_shape_larger_than_the_file_is_rejected_before_memory_is_allocated() {
     for shape in ["(1000000000000, 512)", "(4611686018427387904, 1)", "(1, 1152921504606846975)"] {
         let (problem, sentence) =
             refused(open(&npy("'<f4'", false, shape, &[0; 8]), Role::Weights));
         assert!(
-            matches!(problem, ArrayProblem::Short { .. } | ArrayProblem::Immense(_)),
+            matches!(problem, ArrayProblem::Truncated { .. } | ArrayProblem::ShapeTooLarge(_)),
             "{sentence}"
         );
     }
@@ -162,7 +164,7 @@ fn a_shape_that_the_file_cannot_hold_is_refused_before_memory_is_asked_for() {
     {
         let (problem, sentence) =
             refused(open(&npy("'<f4'", false, shape, &[0; 8]), Role::Weights));
-        assert!(matches!(problem, ArrayProblem::Immense(_)), "{sentence}");
+        assert!(matches!(problem, ArrayProblem::ShapeTooLarge(_)), "{sentence}");
     }
     for shape in ["(18446744073709551616, 1)", "(-1, 2)", "(1.5, 2)", "('2', 2)", "7", "None"] {
         let (problem, sentence) =
@@ -172,7 +174,7 @@ fn a_shape_that_the_file_cannot_hold_is_refused_before_memory_is_asked_for() {
 }
 
 #[test]
-fn a_header_that_claims_gigabytes_is_not_believed() {
+fn a_header_length_of_gigabytes_is_rejected() {
     let mut bytes = b"\x93NUMPY\x02\x00".to_vec();
     bytes.extend(u32::MAX.to_le_bytes());
     bytes.extend(b"{'descr'");
@@ -188,7 +190,7 @@ fn a_deeply_nested_header_neither_overflows_the_stack_nor_takes_forever() {
             assert!(matches!(problem, ArrayProblem::NpyHeader(_)), "{sentence}");
         }
     }
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     for (left, right) in [("[", "]"), ("{", "}"), ("{0:", "}")] {
         for depth in 1..9 {
             let dict =
@@ -199,13 +201,13 @@ fn a_deeply_nested_header_neither_overflows_the_stack_nor_takes_forever() {
             ));
         }
     }
-    assert!(begun.elapsed().as_secs() < 10);
+    assert!(started.elapsed().as_secs() < 10);
     let open_only = with_header(&"[".repeat(9_000), &[]);
     assert!(matches!(refused(open(&open_only, Role::Bias)).0, ArrayProblem::NpyHeader(_)));
 }
 
 #[test]
-fn headers_that_describe_no_array_are_refused() {
+fn headers_that_do_not_describe_an_array_are_rejected() {
     for dict in [
         "",
         "[]",
@@ -227,7 +229,7 @@ fn headers_that_describe_no_array_are_refused() {
 }
 
 #[test]
-fn types_that_are_no_plain_numbers_are_named() {
+fn unsupported_types_are_named() {
     let refused_as = |descr: &str, role, word: &str| {
         let (_, sentence) = refused(open(&npy(descr, false, "(1,)", &[0; 16]), role));
         assert!(sentence.contains(word), "{descr}: {sentence}");
@@ -251,7 +253,7 @@ fn types_that_are_no_plain_numbers_are_named() {
 }
 
 #[test]
-fn the_rank_is_the_roles() {
+fn the_rank_must_match_the_role() {
     let refused_as = |descr, shape, role, word: &str| {
         let (problem, sentence) = refused(open(&npy(descr, false, shape, &[0; 32]), role));
         assert!(
@@ -274,7 +276,7 @@ fn the_rank_is_the_roles() {
 }
 
 #[test]
-fn a_number_that_is_not_finite_is_named_by_its_place_in_any_order() {
+fn a_number_that_is_not_finite_is_located_in_any_memory_order() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut values = VALUES;
         // Row 1, columns 0 and 2: the first of them is named.
@@ -304,7 +306,7 @@ fn a_number_beyond_f32_is_named_and_one_below_it_is_rounded() {
 }
 
 #[test]
-fn a_label_that_names_no_class_is_named_whole() {
+fn a_label_out_of_range_is_named_in_full() {
     for (descr, bytes, word) in [
         ("'<i8'", (-1i64).to_le_bytes(), "sample 0 is -1,"),
         ("'<i8'", 10i64.to_le_bytes(), "sample 0 is 10,"),
@@ -318,7 +320,7 @@ fn a_label_that_names_no_class_is_named_whole() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn paths_that_are_not_files_are_rejected() {
     let directory = tempfile::tempdir().expect("a directory");
     let open = |path: PathBuf| ArrayFile::open(path, Role::Bias).expect_err("no array").problem;
     assert!(matches!(open(directory.path().to_owned()), ArrayProblem::Directory));
@@ -342,7 +344,7 @@ fn staged_arrays_appear_together_or_not_at_all() {
         names
     };
     let stage = || {
-        let mut staged = StagedArrays::new(directory.path().join("new/deep")).expect("made");
+        let mut staged = StagedArrays::new(directory.path().join("new/deep")).expect("created");
         staged.add("a.npy", &[2, 3], &VALUES).expect("written");
         staged.add("b.npy", &[6], &VALUES).expect("written");
         staged
@@ -358,7 +360,7 @@ fn staged_arrays_appear_together_or_not_at_all() {
     assert_eq!(floats(&bytes, Role::Features).expect("an array"), VALUES);
 }
 
-/// What a header is made of, in some order or other.
+/// Characters that occur in headers.
 const HEADER_LETTERS: &[u8] = b"-{}()[]'\",: 0123456789abcdefABCDEFTrueFalsedescrshape_order.\\+";
 
 proptest! {
@@ -381,7 +383,7 @@ proptest! {
     }
 
     #[test]
-    fn fortran_order_is_undone(
+    fn fortran_order_is_converted(
         rows in 1usize..7,
         columns in 1usize..7,
         seed in proptest::collection::vec(-1e30f64..1e30, 49),
@@ -400,14 +402,14 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_to_a_file_is_worse_than_a_sentence(
+    fn a_damaged_file_never_panics(
         damage in proptest::collection::vec((0usize..160, any::<u8>()), 1..4),
     ) {
         let data: Vec<u8> = VALUES.iter().flat_map(|x| x.to_le_bytes()).collect();
         let mut bytes = npy("'<f4'", false, "(2, 3)", &data);
-        for (place, byte) in damage {
+        for (offset, byte) in damage {
             let length = bytes.len();
-            bytes[place % length] = byte;
+            bytes[offset % length] = byte;
         }
         if let Err(error) = floats(&bytes, Role::Features) {
             prop_assert!(error.to_string().contains(": "));
@@ -415,7 +417,7 @@ proptest! {
     }
 
     #[test]
-    fn no_header_text_is_worse_than_a_sentence(
+    fn a_random_header_is_rejected(
         letters in proptest::collection::vec(0..HEADER_LETTERS.len(), 0..=200),
     ) {
         let letters = letters.into_iter().map(|letter| char::from(HEADER_LETTERS[letter]));

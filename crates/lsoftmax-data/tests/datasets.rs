@@ -1,6 +1,6 @@
-//! Reading sets: what is in the files comes out, and what is wrong with them is said with file and byte.
+//! Reading data sets: valid files are read correctly, invalid ones are rejected with file and offset.
 //!
-//! The files are put together byte by byte here.
+//! The files are assembled byte by byte.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl Sets {
     }
 
     fn data(&self) -> DataDir {
-        DataDir::find(Some(self.0.path().to_owned())).expect("a place")
+        DataDir::find(Some(self.0.path().to_owned())).expect("a data directory")
     }
 
     fn write(&self, path: &str, bytes: &[u8]) {
@@ -40,7 +40,7 @@ impl Sets {
     }
 }
 
-/// The sentence of a refusal, which names the file.
+/// The error, which must name `file`, and its message, which must be one line.
 #[track_caller]
 fn refused<T>(result: Result<T, DataError>, file: &str) -> (DataProblem, String) {
     let error = result.map(|_| ()).expect_err("an error");
@@ -64,7 +64,7 @@ fn idx(magic: u32, sizes: &[u32], data: &[u8]) -> Vec<u8> {
 const TRAIN_IMAGES: &str = "train-images-idx3-ubyte";
 const TRAIN_LABELS: &str = "train-labels-idx1-ubyte";
 
-/// Three images of 2 x 2 to train on, one to test on; some files plain, some gzipped.
+/// Three training images of 2 x 2 and one test image; some files plain, some gzipped.
 fn digits(directory: &str) -> Sets {
     let sets = Sets::new();
     let file = |name: &str| format!("{directory}/{name}");
@@ -91,7 +91,7 @@ fn idx_files_are_read_plain_and_gzipped() {
     }
 }
 
-/// Replaces a file of good digits and returns what it is refused with.
+/// Replaces a file of a valid set and returns the resulting error.
 #[track_caller]
 fn with_idx(name: &str, bytes: &[u8]) -> (DataProblem, String) {
     let sets = digits("mnist");
@@ -101,23 +101,23 @@ fn with_idx(name: &str, bytes: &[u8]) -> (DataProblem, String) {
 }
 
 #[test]
-fn idx_files_that_are_wrong_are_refused_with_the_byte() {
+fn invalid_idx_files_are_rejected_with_the_offset() {
     let pixels = [0; 12];
     let (problem, _) = with_idx(TRAIN_IMAGES, &idx(0x801, &[3], &[1, 2, 3]));
     assert!(matches!(problem, DataProblem::Magic { expected: 0x803, found: 0x801, .. }));
     let (_, text) = with_idx(TRAIN_IMAGES, b"<html>");
     assert!(text.contains("byte 0") && text.contains("0x3c68746d"), "{text}");
     let (problem, text) = with_idx(TRAIN_IMAGES, &idx(0x803, &[3, 2, 2], &pixels[..11]));
-    assert!(matches!(problem, DataProblem::Cut { offset: 27, expected: 28 }), "{text}");
+    assert!(matches!(problem, DataProblem::Truncated { offset: 27, expected: 28 }), "{text}");
     let (problem, _) = with_idx(TRAIN_IMAGES, &idx(0x803, &[3, 2], &[]));
-    assert!(matches!(problem, DataProblem::Cut { offset: 12, expected: 16 }));
+    assert!(matches!(problem, DataProblem::Truncated { offset: 12, expected: 16 }));
     let (problem, _) = with_idx(TRAIN_IMAGES, &[]);
-    assert!(matches!(problem, DataProblem::Cut { offset: 0, .. }));
+    assert!(matches!(problem, DataProblem::Truncated { offset: 0, .. }));
     let (problem, _) = with_idx(TRAIN_IMAGES, &idx(0x803, &[3, 2, 2], &[0; 13]));
     assert!(matches!(problem, DataProblem::Trailing { offset: 28 }));
     for sizes in [[u32::MAX; 3], [0, 2, 2], [3, 0, 2], [1 << 30, 2, 2]] {
         let (problem, text) = with_idx(TRAIN_IMAGES, &idx(0x803, &sizes, &pixels));
-        assert!(matches!(problem, DataProblem::Claim { offset: 4, .. }), "{text}");
+        assert!(matches!(problem, DataProblem::Header { offset: 4, .. }), "{text}");
     }
     let (problem, text) = with_idx(TRAIN_LABELS, &idx(0x801, &[2], &[1, 2]));
     assert!(matches!(problem, DataProblem::Counts { labels: 2, images: 3, .. }));
@@ -125,13 +125,13 @@ fn idx_files_that_are_wrong_are_refused_with_the_byte() {
     let (problem, _) = with_idx(TRAIN_LABELS, &idx(0x801, &[3], &[1, 2, 10]));
     assert!(matches!(problem, DataProblem::Label { offset: 10, image: 2, label: 10, classes: 10 }));
     let (problem, _) = with_idx(TRAIN_LABELS, &idx(0x801, &[3], &[1, 2]));
-    assert!(matches!(problem, DataProblem::Cut { offset: 10, expected: 11 }));
+    assert!(matches!(problem, DataProblem::Truncated { offset: 10, expected: 11 }));
     let (problem, _) = with_idx("t10k-images-idx3-ubyte.gz", &idx(0x803, &[1, 1, 4], &[0; 4]));
     assert!(matches!(problem, DataProblem::Shapes { .. }));
 }
 
 #[test]
-fn gzip_that_is_damaged_is_refused() {
+fn corrupt_gzip_streams_are_rejected() {
     let name = "train-labels-idx1-ubyte.gz";
     let good = gzip(&idx(0x801, &[3], &[9, 0, 4]));
     let (problem, text) = with_idx(name, &good[..good.len() - 9]);
@@ -146,7 +146,7 @@ fn gzip_that_is_damaged_is_refused() {
 }
 
 #[test]
-fn sets_that_are_not_there_or_not_files_are_said() {
+fn missing_sets_and_files_are_reported() {
     let sets = Sets::new();
     let (problem, text) = refused(sets.read(&CIFAR10), "cifar10");
     assert!(matches!(problem, DataProblem::NoSet("cifar10")));
@@ -185,11 +185,11 @@ fn cifar_files_are_read_with_their_planes_and_fine_labels() {
     let set = sets.read(&CIFAR100).expect("a set");
     assert_eq!((set.train.labels(), set.train.image(0)[0]), (&[99][..], 5));
     assert_eq!(set.test.expect("a test set").labels(), [42]);
-    assert_eq!(set.class_names.expect("names")[99], "worm");
+    assert_eq!(set.class_names[99], "worm");
 }
 
 #[test]
-fn cifar_files_that_are_wrong_are_refused_with_the_byte() {
+fn invalid_cifar_files_are_rejected_with_the_offset() {
     let train = |bytes: &[u8]| {
         let sets = Sets::new();
         sets.write("cifar100/cifar-100-binary/train.bin", bytes);
@@ -197,7 +197,7 @@ fn cifar_files_that_are_wrong_are_refused_with_the_byte() {
         refused(sets.read(&CIFAR100), "train.bin").0
     };
     let two = [record(&[1, 2], 0), record(&[3, 4], 0)].concat();
-    assert!(matches!(train(&two[..6000]), DataProblem::Cut { offset: 6000, expected: 6148 }));
+    assert!(matches!(train(&two[..6000]), DataProblem::Truncated { offset: 6000, expected: 6148 }));
     assert!(matches!(train(&[]), DataProblem::Empty));
     let fine = [record(&[1, 2], 0), record(&[3, 100], 0)].concat();
     assert!(matches!(train(&fine), DataProblem::Label { offset: 3075, image: 1, label: 100, .. }));
@@ -206,12 +206,12 @@ fn cifar_files_that_are_wrong_are_refused_with_the_byte() {
 }
 
 #[test]
-fn mnist_is_built_in_and_whole() {
+fn mnist_is_built_in_and_complete() {
     let sets = Sets::new();
-    assert_eq!(MNIST.place(&sets.data()), SetLocation::BuiltIn);
-    let checked = check(&MNIST, &sets.data()).expect("whole");
+    assert_eq!(MNIST.location(&sets.data()), SetLocation::BuiltIn);
+    let checked = check(&MNIST, &sets.data()).expect("complete");
     assert_eq!((checked.train, checked.test, checked.classes), (60_000, 10_000, 10));
-    // How often each digit occurs in the training set, as is well known.
+    // The published number of training images per digit.
     let counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949];
     assert_eq!(checked.train_of_class, counts);
     let digits = sets.read(&MNIST).expect("digits");
@@ -220,14 +220,14 @@ fn mnist_is_built_in_and_whole() {
 }
 
 #[test]
-fn a_check_refuses_other_contents_and_a_list_says_what_is_there() {
+fn check_rejects_wrong_checksums_and_list_reports_the_state() {
     let sets = digits("mnist");
     let (problem, text) = refused(check(&MNIST, &sets.data()), TRAIN_IMAGES);
-    assert!(matches!(problem, DataProblem::Sum { .. }) && text.contains("ba891046"), "{text}");
+    assert!(matches!(problem, DataProblem::Checksum { .. }) && text.contains("ba891046"), "{text}");
     sets.write("cifar100/cifar-100-binary/train.bin", b"x");
     let states: Vec<_> = list(&sets.data()).iter().map(|set| (set.name, set.state)).collect();
     let expected = [
-        ("mnist", SetState::There),
+        ("mnist", SetState::Present),
         ("fashion-mnist", SetState::Missing),
         ("cifar10", SetState::Missing),
         ("cifar100", SetState::Incomplete),
@@ -247,7 +247,7 @@ fn photos() -> Sets {
     save("dogs/b.png", colour([10, 20, 30]));
     save("dogs/a.webp", colour([200, 100, 50]));
     save("cats/z.jpg", colour([128, 128, 128]));
-    // A name says nothing about what is in a file.
+    // The format is detected from the contents, not from the file name.
     GrayImage::from_pixel(9, 9, image::Luma([77]))
         .save_with_format(sets.path("cats/a.jpg"), ImageFormat::Png)
         .expect("saved");
@@ -259,10 +259,10 @@ fn photos() -> Sets {
 const SMALL: Shape = Shape { channels: 3, height: 4, width: 4 };
 
 #[test]
-fn a_folder_is_read_in_the_order_of_its_names() {
+fn a_folder_is_read_in_name_order() {
     let sets = photos();
     let set = read_folder(sets.0.path(), SMALL).expect("a set");
-    assert_eq!(set.class_names.as_deref(), Some(&["cats".into(), "dogs".into()][..]));
+    assert_eq!(set.class_names, ["cats", "dogs"]);
     assert_eq!((set.classes, set.train.labels()), (2, &[0, 0, 1, 1][..]));
     assert!(set.test.is_none());
     let colours: Vec<[u8; 3]> =
@@ -290,7 +290,7 @@ fn train_and_test_folders_share_their_labels() {
 }
 
 #[test]
-fn images_are_cut_in_the_middle_and_resized_to_fit() {
+fn images_are_center_cropped_and_resized() {
     let sets = Sets::new();
     std::fs::create_dir(sets.path("a")).expect("a directory");
     // Black, white in the middle 4 columns of 12; the middle 6 x 6 are 1 + 4 + 1 columns.
@@ -300,13 +300,13 @@ fn images_are_cut_in_the_middle_and_resized_to_fit() {
     let set = read_folder(sets.0.path(), as_is).expect("a set");
     let row = [0, 255, 255, 255, 255, 0];
     assert_eq!(set.train.image(0), row.repeat(6));
-    // Twice as wide, at twice the size: nothing is cut, and each pixel becomes about four.
+    // The same aspect ratio at twice the size: nothing is cropped, and each pixel becomes about four.
     let twice = Shape { channels: 1, height: 12, width: 24 };
     let set = read_folder(sets.0.path(), twice).expect("a set");
     let row = &set.train.image(0)[..24];
     assert!(row[..6].iter().chain(&row[18..]).all(|x| *x < 16), "{row:?}");
     assert!(row[10..14].iter().all(|x| *x > 239), "{row:?}");
-    // A line of a pixel's width asks for no more memory than others.
+    // An extreme aspect ratio needs no additional memory.
     RgbImage::from_pixel(1, 30_000, Rgb([9; 3])).save(sets.path("a/line.png")).expect("saved");
     let wide = Shape { channels: 1, height: 64, width: 2_000 };
     let set = read_folder(sets.0.path(), wide).expect("a set");
@@ -314,14 +314,13 @@ fn images_are_cut_in_the_middle_and_resized_to_fit() {
 }
 
 #[test]
-fn an_image_that_says_how_it_is_held_is_turned_upright() {
+fn the_exif_orientation_is_applied() {
     let sets = Sets::new();
     std::fs::create_dir(sets.path("a")).expect("a directory");
     let half = RgbImage::from_fn(16, 16, |x, _| Rgb([if x < 8 { 0 } else { 255 }; 3]));
     half.save(sets.path("a/plain.jpg")).expect("saved");
     let plain = std::fs::read(sets.path("a/plain.jpg")).expect("the image");
-    // A segment of EXIF data with one entry: orientation (0x0112), short, one value, 6: what is left
-    // in the file belongs at the top.
+    // An EXIF segment with one entry: orientation (0x0112), type short, one value, 6 (rotate 90° clockwise).
     let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0];
     let tiff = [b"II*\0\x08\0\0\0\x01\0".as_slice(), &entry, &[0; 4]].concat();
     let length = (2 + 6 + tiff.len() as u16).to_be_bytes();
@@ -337,7 +336,7 @@ fn an_image_that_says_how_it_is_held_is_turned_upright() {
 }
 
 #[test]
-fn folders_that_are_wrong_are_refused_with_the_file() {
+fn invalid_folders_are_rejected_with_the_file() {
     let with = |path: &str, bytes: &[u8]| {
         let sets = photos();
         sets.write(path, bytes);
@@ -345,14 +344,14 @@ fn folders_that_are_wrong_are_refused_with_the_file() {
     };
     assert!(matches!(with("cats/notes.txt", b"meow"), DataProblem::NotImage));
     assert!(matches!(with("cats/empty.png", b""), DataProblem::NotImage));
-    assert!(matches!(with("loose.png", b""), DataProblem::Loose));
+    assert!(matches!(with("loose.png", b""), DataProblem::StrayFile));
     let png = {
         let path = photos();
         std::fs::read(path.path("dogs/b.png")).expect("the image")
     };
     assert!(matches!(with("dogs/cut.png", &png[..png.len() - 20]), DataProblem::Image(_)));
     assert!(matches!(with("dogs/cut.png", &png[..10]), DataProblem::Image(_)));
-    // A header that claims 2^31 - 1 pixels a side.
+    // A header that claims a height and width of 2^31 - 1 pixels.
     let mut huge = png.clone();
     huge[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
     assert!(matches!(with("dogs/huge.png", &huge), DataProblem::Image(_)));
@@ -362,7 +361,7 @@ fn folders_that_are_wrong_are_refused_with_the_file() {
     let sets = photos();
     std::fs::create_dir(sets.path("cats/kittens")).expect("a directory");
     let (problem, _) = refused(read_folder(sets.0.path(), SMALL), "cats/kittens");
-    assert!(matches!(problem, DataProblem::Nested));
+    assert!(matches!(problem, DataProblem::NestedDirectory));
     let sets = photos();
     std::fs::create_dir(sets.path("birds")).expect("a directory");
     let (problem, _) = refused(read_folder(sets.0.path(), SMALL), "birds");

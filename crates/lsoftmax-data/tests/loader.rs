@@ -1,14 +1,16 @@
-//! Batches: a pure function of the step, and of what the paper says becomes of an image.
+//! Batches are a pure function of the step, and augmentation follows the paper.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lsoftmax_data::{Augment, Batch, Images, Last, Loader, LoaderError, Mean, Sampling, Shape};
+use lsoftmax_data::{
+    Augment, Batch, Images, LastBatch, Loader, LoaderError, Mean, Sampling, Shape,
+};
 use proptest::prelude::*;
 
 const SHAPE: Shape = Shape { channels: 2, height: 6, width: 5 };
 
-/// Images whose pixels all differ from their neighbours, and labels that are all different.
+/// Images whose neighbouring pixels all differ, with distinct labels.
 fn images(count: usize) -> Images {
     let pixels = (0..count * SHAPE.pixels()).map(|i| (i * 97 % 251) as u8).collect();
     Images::new(SHAPE, pixels, (100..100 + count as u32).collect()).expect("images")
@@ -20,11 +22,11 @@ fn loader(count: usize, sampling: Sampling) -> Arc<Loader> {
     Arc::new(Loader::new(images, mean, sampling).expect("a loader"))
 }
 
-fn sampling(batch: usize, last: Last) -> Sampling {
+fn sampling(batch: usize, last: LastBatch) -> Sampling {
     Sampling { last, ..Sampling::training(batch, 7, Augment { pad: 2, flip: true }) }
 }
 
-const LASTS: [Last; 3] = [Last::Span, Last::Keep, Last::Drop];
+const LASTS: [LastBatch; 3] = [LastBatch::Span, LastBatch::Keep, LastBatch::Drop];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
@@ -34,27 +36,27 @@ proptest! {
         count in 1usize..40, batch in 1usize..12, start in 0u64..60, threads in 0usize..5, last in 0usize..3,
     ) {
         let last = LASTS[last];
-        prop_assume!(last != Last::Drop || batch <= count);
+        prop_assume!(last != LastBatch::Drop || batch <= count);
         let steps = start..start + 9;
-        // Each batch by a loader of its own, which has seen nothing else.
+        // Each batch from a new loader.
         let alone: Vec<Batch> =
             steps.clone().map(|step| loader(count, sampling(batch, last)).batch(step)).collect();
         let shared = loader(count, sampling(batch, last));
-        prop_assert_eq!(&shared.ahead(steps.clone(), threads).collect::<Vec<_>>(), &alone);
-        // Others have moved the loader on; that changes nothing.
+        prop_assert_eq!(&shared.prefetch(steps.clone(), threads).collect::<Vec<_>>(), &alone);
+        // Requests for other steps do not affect the batches.
         shared.batch(1_000_000);
-        let again: Vec<Batch> = shared.ahead(steps, threads).collect();
+        let again: Vec<Batch> = shared.prefetch(steps, threads).collect();
         prop_assert_eq!(again, alone);
     }
 }
 
 #[test]
-fn every_epoch_has_every_sample_once_in_an_order_of_its_own() {
+fn every_epoch_has_every_sample_once_in_a_new_order() {
     for last in LASTS {
         let loader = loader(12, sampling(4, last));
         let epoch = |epoch: u64| -> Vec<u32> {
             let steps = epoch * 3..epoch * 3 + 3;
-            loader.ahead(steps, 1).flat_map(|batch| batch.indices).collect()
+            loader.prefetch(steps, 1).flat_map(|batch| batch.indices).collect()
         };
         let mut orders = BTreeSet::new();
         for number in 0..20 {
@@ -63,34 +65,37 @@ fn every_epoch_has_every_sample_once_in_an_order_of_its_own() {
             orders.insert(order);
         }
         assert_eq!(orders.len(), 20);
-        assert_eq!(loader.steps_per_epoch(), 3);
+        assert_eq!(loader.batches_per_epoch(), 3);
     }
 }
 
 #[test]
-fn where_an_epoch_ends_inside_a_batch_it_spans_shrinks_or_is_dropped() {
+fn the_last_batch_of_an_epoch_spans_shrinks_or_is_dropped() {
     let sizes = |last| -> Vec<usize> {
-        loader(10, sampling(4, last)).ahead(0..5, 0).map(|batch| batch.labels.len()).collect()
+        loader(10, sampling(4, last)).prefetch(0..5, 0).map(|batch| batch.labels.len()).collect()
     };
-    assert_eq!(sizes(Last::Span), [4, 4, 4, 4, 4]);
-    assert_eq!(sizes(Last::Keep), [4, 4, 2, 4, 4]);
-    assert_eq!(sizes(Last::Drop), [4, 4, 4, 4, 4]);
+    assert_eq!(sizes(LastBatch::Span), [4, 4, 4, 4, 4]);
+    assert_eq!(sizes(LastBatch::Keep), [4, 4, 2, 4, 4]);
+    assert_eq!(sizes(LastBatch::Drop), [4, 4, 4, 4, 4]);
 
-    // Spanning, five batches of four are two epochs of ten; dropping, two batches are eight of one.
+    // With `Span`, five batches of four are two epochs of ten; with `Drop`, an epoch is two batches.
     let seen = |last, steps| -> Vec<u32> {
-        loader(10, sampling(4, last)).ahead(0..steps, 0).flat_map(|batch| batch.indices).collect()
+        loader(10, sampling(4, last))
+            .prefetch(0..steps, 0)
+            .flat_map(|batch| batch.indices)
+            .collect()
     };
-    let spanned = seen(Last::Span, 5);
+    let spanned = seen(LastBatch::Span, 5);
     for epoch in spanned.chunks(10) {
         assert_eq!(epoch.iter().collect::<BTreeSet<_>>().len(), 10);
     }
-    assert_eq!(seen(Last::Keep, 3), spanned[..10], "the order is that of the epoch");
-    assert_eq!(seen(Last::Drop, 2), spanned[..8]);
+    assert_eq!(seen(LastBatch::Keep, 3), spanned[..10], "the order is that of the epoch");
+    assert_eq!(seen(LastBatch::Drop, 2), spanned[..8]);
 }
 
 #[test]
 fn labels_stay_with_their_images() {
-    for batch in loader(10, sampling(3, Last::Span)).ahead(0..20, 2) {
+    for batch in loader(10, sampling(3, LastBatch::Span)).prefetch(0..20, 2) {
         assert!(
             batch.labels.iter().zip(&batch.indices).all(|(label, index)| *label == 100 + index)
         );
@@ -112,11 +117,11 @@ fn mean(images: &Images) -> Vec<f64> {
 }
 
 #[test]
-fn evaluation_sees_each_plain_image_once_in_order_less_the_mean_in_units_of_256() {
+fn evaluation_has_each_image_once_in_order_minus_the_mean_and_scaled() {
     let set = images(10);
     let mean = mean(&set);
     let loader = loader(10, Sampling::evaluation(4));
-    let batches: Vec<Batch> = loader.ahead(0..loader.steps_per_epoch(), 2).collect();
+    let batches: Vec<Batch> = loader.prefetch(0..loader.batches_per_epoch(), 2).collect();
     let indices: Vec<u32> = batches.iter().flat_map(|batch| batch.indices.clone()).collect();
     assert_eq!(indices, (0..10).collect::<Vec<_>>());
     let pixels: Vec<f32> = batches.iter().flat_map(|batch| batch.pixels.clone()).collect();
@@ -126,7 +131,7 @@ fn evaluation_sees_each_plain_image_once_in_order_less_the_mean_in_units_of_256(
     }
 }
 
-/// All that CIFAR10+ can make of an image: padded, cut, and mirrored or not.
+/// All possible augmentations of an image: every crop of the padded image, mirrored or not.
 fn views(plain: &[f32], shape: Shape, pad: usize) -> Vec<Vec<f32>> {
     let Shape { channels, height, width } = shape;
     let (high, wide) = (height + 2 * pad, width + 2 * pad);
@@ -154,7 +159,7 @@ fn views(plain: &[f32], shape: Shape, pad: usize) -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn augmented_images_are_all_cuts_of_the_padded_image_equally_often_and_half_are_mirrored() {
+fn augmented_images_are_uniformly_random_crops_mirrored_with_probability_one_half() {
     let plain = loader(1, Sampling::evaluation(1)).batch(0).pixels;
     assert!(plain.iter().all(|pixel| *pixel == 0.0), "one image is its own mean");
 
@@ -169,7 +174,7 @@ fn augmented_images_are_all_cuts_of_the_padded_image_equally_often_and_half_are_
     let epochs = 100 * views.len();
     for step in 0..epochs as u64 {
         let pixels = training.batch(step).pixels;
-        let view = views.iter().position(|view| *view == pixels).expect("a cut of the image");
+        let view = views.iter().position(|view| *view == pixels).expect("a crop of the image");
         counts[view] += 1;
     }
     // Chi-squared with 49 degrees of freedom exceeds 86 in one of a thousand seeds.
@@ -194,14 +199,14 @@ fn a_sample_differs_from_epoch_to_epoch_and_from_its_neighbours() {
 }
 
 #[test]
-fn the_mean_survives_being_written() {
+fn the_mean_survives_serialization() {
     let mean = Mean::of(&images(7));
     let text = serde_json::to_string(&mean).expect("JSON");
     assert_eq!(serde_json::from_str::<Mean>(&text).expect("a mean"), mean);
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_batch_sizes_padding_and_means_are_rejected() {
     let new = |count, mean, sampling| Loader::new(images(count), mean, sampling).map(|_| ());
     let mean = Mean::of(&images(3));
     let good = Sampling::training(2, 0, Augment::NONE);
@@ -209,7 +214,7 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(new(0, mean.clone(), good), Err(LoaderError::NoImages)));
     let zero = Sampling { batch: 0, ..good };
     assert!(matches!(new(3, mean.clone(), zero), Err(LoaderError::Batch { .. })));
-    let drop = Sampling { batch: 4, last: Last::Drop, ..good };
+    let drop = Sampling { batch: 4, last: LastBatch::Drop, ..good };
     assert!(matches!(new(3, mean.clone(), drop), Err(LoaderError::Batch { largest: 3, .. })));
     assert!(new(3, mean.clone(), Sampling { batch: 4, ..good }).is_ok(), "more than an epoch");
     let wide = Sampling { augment: Augment { pad: 5, flip: false }, ..good };
@@ -220,19 +225,19 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn dropping_the_batches_ends_their_threads() {
-    let loader = loader(10, sampling(4, Last::Span));
-    let mut batches = loader.ahead(0..u64::MAX, 3);
+    let loader = loader(10, sampling(4, LastBatch::Span));
+    let mut batches = loader.prefetch(0..u64::MAX, 3);
     batches.next();
     drop(batches);
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     while Arc::strong_count(&loader) > 1 {
-        assert!(begun.elapsed().as_secs() < 10, "the threads hold on to the images");
+        assert!(started.elapsed().as_secs() < 10, "the threads still hold the images");
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn held_out_images_are_the_rest_and_depend_on_the_seed_alone() {
+fn held_out_images_complement_the_rest_and_depend_only_on_the_seed() {
     let set = images(50);
     let (train, validation) = set.hold_out(5, 1).expect("a split");
     assert_eq!((train.len(), validation.len()), (45, 5));

@@ -1,8 +1,8 @@
-//! Which code computes an operation.
+//! The implementation that computes an operation.
 
 use lsoftmax_kernels::{Engine, EngineError, Precision};
 
-/// What computes a head or a network. It is chosen once, when they are made.
+/// How a head or a network is computed. It is determined when they are created.
 ///
 /// ```
 /// use lsoftmax_flex::Execution;
@@ -24,16 +24,16 @@ pub enum Execution {
 }
 
 impl Execution {
-    /// The CPU kernels with products of this precision, on the best path that this CPU has, or the
-    /// best up to the one that the environment variable `LSOFTMAX_KERNEL` names.
+    /// The CPU kernels with products of this precision, on the best path that this CPU supports; the
+    /// environment variable `LSOFTMAX_KERNEL` limits it to a lower path.
     pub fn new(precision: Precision) -> Self {
         Engine::new(precision).map_or_else(Self::Unavailable, Self::Fused)
     }
 
-    /// The kernels for f32 tensors on the CPU; none where Burn's operations compute those, too.
+    /// The kernels for f32 tensors on the CPU; `None` if Burn's operations are used for them too.
     ///
     /// # Errors
-    /// When the kernel path asked for is unavailable.
+    /// When the requested kernel path is unavailable.
     pub fn engine(&self) -> Result<Option<Engine>, EngineError> {
         match self {
             Self::Fused(engine) => Ok(Some(*engine)),
@@ -44,7 +44,7 @@ impl Execution {
 }
 
 impl Default for Execution {
-    /// With products of f32.
+    /// The CPU kernels with f32 products.
     fn default() -> Self {
         Self::new(Precision::default())
     }

@@ -1,9 +1,9 @@
-//! Tensors of Burn's CPU backend as slices, and which code computes an operation.
+//! Tensors of Burn's CPU backend as slices, and the choice of the implementation.
 //!
 //! `lsoftmax` and `lsoftmax-nn` compute f32 tensors of Burn's CPU backend, Flex, with the kernels of
 //! `lsoftmax-kernels`, which take slices. [`contiguous`] and [`as_slice`] turn a tensor into a slice,
 //! [`from_buffer`] and [`into_tensor`] turn a result into a tensor, all without a copy where the
-//! tensor's memory is contiguous. [`Execution`] says whether the kernels are used at all.
+//! tensor's memory is contiguous. [`Execution`] selects the kernels or Burn's own operations.
 
 mod execution;
 mod tensor;

@@ -12,14 +12,14 @@ pub type FlexTensor = FloatTensor<Flex>;
 /// A float tensor of the CPU backend with autodiff.
 pub type TrackedTensor = FloatTensor<Autodiff<Flex>>;
 
-/// Whether a tensor is of the CPU backend, with or without autodiff. Reading its values waits for no
-/// device.
+/// Whether a tensor is on the CPU backend, with or without autodiff, so that its values can be read
+/// without blocking on a device.
 pub fn is_flex<const D: usize>(tensor: &Tensor<D>) -> bool {
     primitive(tensor.clone()).is_some()
 }
 
-/// The values of an f32 tensor of the CPU backend, row-major and contiguous: copied only where the
-/// tensor is a view that is not. None for tensors of other backends and types.
+/// The values of an f32 tensor of the CPU backend, row-major and contiguous; copied only if the tensor
+/// is a non-contiguous view. `None` for other backends and types.
 pub fn contiguous<const D: usize>(tensor: Tensor<D>) -> Option<FlexTensor> {
     let tensor = primitive(tensor).filter(|tensor| tensor.dtype() == DType::F32)?;
     Some(if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() })
@@ -33,19 +33,19 @@ pub fn as_slice(tensor: &FlexTensor) -> &[f32] {
     tensor.as_slice().expect("the tensor is contiguous and of f32")
 }
 
-/// A tensor that owns a buffer's values.
+/// A tensor that takes ownership of a buffer.
 pub fn from_buffer(values: Buffer, shape: impl Into<Shape>) -> FlexTensor {
     let data = TensorData::from_bytes(values.into_bytes(), shape.into(), DType::F32);
     Flex::float_from_data(data, &Device::<Flex>::default())
 }
 
-/// A tensor of the CPU backend, without autodiff, as Burn's general one.
+/// Converts a tensor of the CPU backend, without autodiff, to a [`Tensor`].
 pub fn into_tensor<const D: usize>(tensor: FlexTensor) -> Tensor<D> {
     let kind = DispatchTensorKind::Flex(BackendTensor::Float(tensor));
     Tensor::from_dispatch(DispatchTensor { kind, autodiff: Default::default() })
 }
 
-/// The CPU backend's tensor with its node in the graph, if the tensor is one of autodiff.
+/// The CPU backend's tensor with its graph node, if the tensor is on an autodiff device.
 pub fn tracked<const D: usize>(tensor: Tensor<D>) -> Option<TrackedTensor> {
     match tensor.into_dispatch().kind {
         DispatchTensorKind::Autodiff(kind) => match *kind {
@@ -56,7 +56,7 @@ pub fn tracked<const D: usize>(tensor: Tensor<D>) -> Option<TrackedTensor> {
     }
 }
 
-/// The CPU backend's own tensor, without autodiff, if it is one.
+/// The CPU backend's own tensor, without autodiff, if the tensor is on that backend.
 fn primitive<const D: usize>(tensor: Tensor<D>) -> Option<FlexTensor> {
     match tensor.into_dispatch().kind {
         DispatchTensorKind::Flex(BackendTensor::Float(tensor)) => Some(tensor),

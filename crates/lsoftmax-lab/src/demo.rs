@@ -1,4 +1,4 @@
-//! The first thing to see: Figure 2 of the paper, trained here and now.
+//! A demonstration: trains the networks of Figure 2 of the paper and draws the figure.
 //!
 //! The paper's network with two features learns MNIST with m = 1, 2, 3 and 4. The larger the margin,
 //! the narrower the classes and the wider the empty space between them.
@@ -7,96 +7,83 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lsoftmax::{EngineError, Margin};
-use lsoftmax_data::{DataError, MNIST};
+use lsoftmax::Margin;
+use lsoftmax_data::MNIST;
 use lsoftmax_kernels::{Engine, peak_gflops};
 use serde::Serialize;
 
-use crate::evaluate::{EvaluateError, each};
+use crate::evaluate::for_each_image;
 use crate::figures::{
     ClassAngles, Embedding, Figure, FigureError, Page, Panel, Picture, Table, scatter,
 };
+use crate::inference::InferenceError;
 use crate::model::ModelError;
 use crate::model_file::TrainedModel;
-use crate::recipe::{Recipe, RecipeError};
-use crate::run::RunError;
-use crate::train::{Ended, Event, Options, TrainError, resume, start};
+use crate::recipe::Recipe;
+use crate::run::RECIPE;
+use crate::train::{Event, Options, RunOutcome, TrainError, resume, start};
 
-/// The margins that are shown.
+/// The margins of the demonstration.
 pub const MARGINS: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
 
-/// The share of the loop's peak that training reaches, about.
+/// The approximate fraction of the kernel's peak throughput that training reaches.
 const EFFICIENCY: f64 = 0.8;
 
-/// What came out.
+/// The result of the demonstration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Demo {
-    /// One a margin.
+    /// One row per margin.
     pub rows: Vec<DemoRow>,
-    /// The page with table and pictures.
+    /// The HTML page with the table and the figure.
     pub report: PathBuf,
 }
 
-/// What came out for a margin.
+/// The result for one margin.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoRow {
     /// The margin m.
     pub margin: Margin,
-    /// The share of test images that are classified rightly, in percent.
+    /// The test accuracy in percent.
     pub accuracy: f64,
     /// Angles between features and classes, on the test images.
     #[serde(flatten)]
     pub angles: ClassAngles,
 }
 
-/// Why there is nothing to show.
+/// Why the demonstration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// Training.
+    /// Training failed.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// The recipe.
+    /// A trained model could not be used.
     #[error(transparent)]
-    Recipe(#[from] RecipeError),
-    /// A run's files.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// The data.
-    #[error(transparent)]
-    Data(#[from] DataError),
-    /// The evaluation.
-    #[error(transparent)]
-    Evaluate(#[from] EvaluateError),
-    /// The picture or the page.
+    Inference(#[from] InferenceError),
+    /// The figure or the page could not be written.
     #[error(transparent)]
     Figure(#[from] FigureError),
-    /// The kernel path that was asked for is not to be had.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
 }
 
 impl DemoError {
-    /// Whether other arguments would help; else the machine failed.
+    /// Whether the input is at fault, rather than the system.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Train(error) => error.is_bad_input(),
-            Self::Run(error) => error.is_bad_input(),
+            Self::Inference(error) => error.is_bad_input(),
             Self::Figure(error) => error.is_bad_input(),
-            _ => true,
         }
     }
 }
 
-/// About how many seconds the demonstration takes on this machine.
+/// The estimated duration of the demonstration on this machine, in seconds.
 ///
 /// # Errors
-/// When the recipe or the kernel path is not to be had.
-pub fn seconds() -> Result<f64, DemoError> {
+/// When the recipe is invalid or the kernel path is unavailable.
+pub fn seconds() -> Result<f64, TrainError> {
     let recipe = Recipe::quick("mnist-2d")?;
-    let stack =
-        recipe.network_config()?.stack().map_err(ModelError::from).map_err(TrainError::from)?;
+    let stack = recipe.network_config()?.stack().map_err(ModelError::from)?;
     let work: u64 = (0..stack.units().len()).map(|unit| stack.multiply_adds(unit)).sum();
-    // Three products an image in training, one for each of the test images and of the held-out.
+    // Three matrix products per image in training, one per test or held-out image.
     let evaluations = 10_000 + recipe.validation as u64 * (recipe.steps / recipe.evaluate_every);
     let images = 3 * recipe.steps * recipe.batch as u64 + evaluations;
     let gflop = 2.0 * work as f64 * images as f64 / 1e9;
@@ -104,9 +91,10 @@ pub fn seconds() -> Result<f64, DemoError> {
     Ok(MARGINS.len() as f64 * gflop / (EFFICIENCY * peak))
 }
 
-/// Trains, measures and draws, in `out`. Margins that were trained there before are not again.
+/// Trains one network per margin in `out`, evaluates them and draws the figure. Margins that were
+/// trained there before are not trained again.
 ///
-/// None when it was stopped from outside.
+/// Returns `None` if it was interrupted.
 ///
 /// # Errors
 /// When the directory cannot be written to.
@@ -115,28 +103,28 @@ pub fn run(
     options: &Options,
     observe: &mut dyn FnMut(Margin, Event<'_>),
 ) -> Result<Option<Demo>, DemoError> {
-    let mut shown = Vec::new();
+    let mut evaluated = Vec::new();
     for margin in MARGINS {
-        let margin = Margin::new(margin).expect("a whole number is a margin");
+        let margin = Margin::new(margin).expect("an integer is a margin");
         let run = out.join(format!("m{margin}"));
         let mut observe = |event: Event<'_>| observe(margin, event);
-        let ended = if run.join("recipe.toml").is_file() {
+        let ended = if run.join(RECIPE).is_file() {
             resume(&run, options, &mut observe)?
         } else {
-            let recipe = Recipe { margin, ..Recipe::quick("mnist-2d")? };
+            let recipe = Recipe { margin, ..Recipe::quick("mnist-2d").map_err(TrainError::from)? };
             start(recipe, &run, options, &mut observe)?
         };
-        if let Ended::Interrupted { .. } = ended {
+        if let RunOutcome::Interrupted { .. } = ended {
             return Ok(None);
         }
-        shown.push((margin, Shown::of(&run, options)?));
+        evaluated.push((margin, TestFeatures::of(&run, options)?));
     }
     let mut rows = Vec::new();
     let mut panels = Vec::new();
-    for (margin, shown) in &shown {
-        let embedding = Embedding::new(&shown.features, &shown.labels, &shown.weights, 2)?;
+    for (margin, test) in &evaluated {
+        let embedding = Embedding::new(&test.features, &test.labels, &test.weights, 2)?;
         let angles = ClassAngles::of(&embedding)?;
-        let accuracy = 100.0 * shown.right as f64 / shown.labels.len() as f64;
+        let accuracy = 100.0 * test.correct as f64 / test.labels.len() as f64;
         let title = format!("m = {margin}, {accuracy:.1} % test accuracy");
         rows.push(DemoRow { margin: *margin, accuracy, angles });
         panels.push(Panel { title, embedding });
@@ -149,26 +137,27 @@ pub fn run(
     Ok(Some(demo))
 }
 
-/// What a model makes of the test images.
-struct Shown {
+/// The outputs of a model for the test images.
+struct TestFeatures {
     features: Vec<f32>,
     labels: Vec<u32>,
     weights: Vec<f32>,
-    right: usize,
+    correct: usize,
 }
 
-impl Shown {
-    fn of(run: &Path, options: &Options) -> Result<Self, DemoError> {
+impl TestFeatures {
+    fn of(run: &Path, options: &Options) -> Result<Self, InferenceError> {
         let TrainedModel { model, description } = TrainedModel::read(run, &options.device)?;
         let digits = MNIST.read(&options.data)?;
         let images = Arc::new(digits.test.expect("MNIST has test images"));
-        let (mut features, mut right) = (Vec::new(), 0);
-        each(&model, &images, &description.mean, |outcome| {
+        let (mut features, mut correct) = (Vec::new(), 0);
+        for_each_image(&model, &images, &description.mean, |outcome| {
             features.extend_from_slice(&outcome.features);
-            right += usize::from(crate::evaluate::best(&outcome.logits) == outcome.label as usize);
+            correct +=
+                usize::from(crate::evaluate::argmax(&outcome.logits) == outcome.label as usize);
         })?;
         let weights = model.head.weight.val().into_data().iter::<f32>().collect();
-        Ok(Self { features, labels: images.labels().to_vec(), weights, right })
+        Ok(Self { features, labels: images.labels().to_vec(), weights, correct })
     }
 }
 

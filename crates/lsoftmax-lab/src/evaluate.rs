@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use crate::batch;
 use crate::model::{Classifier, ModelError};
 
-/// Images that go through the network at a time.
+/// The number of images per forward pass.
 const BATCH: usize = 256;
 
 /// How well a model classifies images.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Images.
+    /// The number of images.
     pub images: usize,
-    /// Those that were classified incorrectly.
+    /// The number of images classified incorrectly.
     pub wrong: usize,
-    /// Their share, in percent.
+    /// The error rate in percent.
     pub error: f64,
     /// The mean cross-entropy, without the margin.
     pub loss: f64,
@@ -33,12 +33,12 @@ pub enum EvaluateError {
     /// The images do not fit the model.
     #[error(transparent)]
     Loader(#[from] LoaderError),
-    /// The model refused them.
+    /// The model rejected them.
     #[error(transparent)]
     Model(#[from] ModelError),
 }
 
-/// What a model makes of one image.
+/// The output of a model for one image.
 #[derive(Clone, Debug)]
 pub struct ImageOutput {
     /// The features.
@@ -60,10 +60,10 @@ pub fn evaluate(
 ) -> Result<Evaluation, EvaluateError> {
     let norms = weight_norms(model);
     let (mut wrong, mut loss, mut angle) = (0, 0.0, 0.0);
-    each(model, images, mean, |outcome| {
+    for_each_image(model, images, mean, |outcome| {
         let logits = &outcome.logits;
         let label = outcome.label as usize;
-        wrong += usize::from(best(logits) != label);
+        wrong += usize::from(argmax(logits) != label);
         let largest = logits.iter().fold(f64::MIN, |most, logit| most.max(f64::from(*logit)));
         let sum: f64 = logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum();
         loss += largest + sum.ln() - f64::from(logits[label]);
@@ -81,11 +81,11 @@ pub fn evaluate(
     })
 }
 
-/// Calls `visit` with what the model makes of every image, in order.
+/// Calls `visit` with the output of the model for every image, in order.
 ///
 /// # Errors
 /// When the images do not fit the model.
-pub fn each(
+pub fn for_each_image(
     model: &Classifier,
     images: &Arc<Images>,
     mean: &Mean,
@@ -93,8 +93,8 @@ pub fn each(
 ) -> Result<(), EvaluateError> {
     let loader = Loader::new(Arc::clone(images), mean.clone(), Sampling::evaluation(BATCH))?;
     let device = model.device();
-    for step in 0..loader.steps_per_epoch() {
-        let batch = loader.batch(step);
+    for number in 0..loader.batches_per_epoch() {
+        let batch = loader.batch(number);
         let labels = batch.labels.clone();
         let features = model.network.forward(batch::images(batch, &device));
         let features = features.map_err(ModelError::from)?;
@@ -118,19 +118,20 @@ pub fn weight_norms(model: &Classifier) -> Vec<f64> {
     weights.chunks_exact(width).map(norm).collect()
 }
 
-/// The length of a vector.
+/// The Euclidean norm of a vector.
 pub fn norm(vector: &[f32]) -> f64 {
     vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()
 }
 
-/// The angle of a product and the lengths that went into it; 90° where one is zero.
+/// The angle in degrees between two vectors, from their dot product and the product of their norms;
+/// 90° if that is zero.
 pub fn degrees(product: f64, lengths: f64) -> f64 {
     let cosine = if lengths > 0.0 { (product / lengths).clamp(-1.0, 1.0) } else { 0.0 };
     cosine.acos().to_degrees()
 }
 
 /// The class with the largest logit, the first of several.
-pub fn best(logits: &[f32]) -> usize {
+pub fn argmax(logits: &[f32]) -> usize {
     let mut best = 0;
     for (class, logit) in logits.iter().enumerate() {
         if *logit > logits[best] {

@@ -14,7 +14,7 @@ use lsoftmax_data::{
 use serde::Serialize;
 
 use crate::evaluate::{
-    EvaluateError, Evaluation, best, degrees, each, evaluate, norm, weight_norms,
+    EvaluateError, Evaluation, argmax, degrees, evaluate, for_each_image, norm, weight_norms,
 };
 use crate::model_file::{self, TrainedModel};
 use crate::run::RunError;
@@ -22,19 +22,19 @@ use crate::run::RunError;
 /// Why a model could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InferenceError {
-    /// Its files.
+    /// The files of the run are missing or invalid.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The images.
+    /// The images could not be read.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The images and the model's classes do not fit.
+    /// The classes of the images do not fit the model.
     #[error(transparent)]
     Images(#[from] ImagesError),
-    /// The model and the images do not fit.
+    /// The images do not fit the model.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
-    /// The result cannot be written.
+    /// The result could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The arguments do not fit the model.
@@ -43,7 +43,7 @@ pub enum InferenceError {
 }
 
 impl InferenceError {
-    /// Whether other arguments or data would help; else the machine failed.
+    /// Whether the input is at fault, rather than the system.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Run(error) => error.is_bad_input(),
@@ -53,14 +53,14 @@ impl InferenceError {
     }
 }
 
-/// What `evaluate_run` found.
+/// The result of [`evaluate_run`].
 #[derive(Clone, Debug, Serialize)]
-pub struct Evaluated {
+pub struct EvaluationReport {
     /// The data.
     pub data: DataSource,
-    /// Which part of it.
+    /// The part of the data that was used.
     pub split: &'static str,
-    /// How well the model does on it.
+    /// The evaluation.
     #[serde(flatten)]
     pub evaluation: Evaluation,
 }
@@ -68,22 +68,22 @@ pub struct Evaluated {
 /// The images of a split, or an error that names the data.
 fn images_of(set: Dataset, split: Split) -> Result<Images, InferenceError> {
     let name = set.name.clone();
-    set.split(split).ok_or_else(|| {
-        InferenceError::Fit(format!("{name} has no test images; ask for --split train"))
-    })
+    set.split(split)
+        .ok_or_else(|| InferenceError::Fit(format!("{name} has no test images; use --split train")))
 }
 
-/// Evaluates the model of a run on a set, its own unless another is named. Classes go by their names.
+/// Evaluates the model of a run on a data set, by default the one it was trained on. Classes are matched
+/// by name.
 ///
 /// # Errors
-/// When the model or the images cannot be read, or do not fit.
+/// When the model or the images cannot be read, or do not fit together.
 pub fn evaluate_run(
     run: &Path,
     source: Option<&DataSource>,
     split: Split,
     data: &DataDir,
     device: &Device,
-) -> Result<Evaluated, InferenceError> {
+) -> Result<EvaluationReport, InferenceError> {
     let TrainedModel { model, description } = TrainedModel::read(run, device)?;
     let own = source.is_none();
     let source = source.unwrap_or(&description.data);
@@ -91,45 +91,37 @@ pub fn evaluate_run(
     if own && set.test.is_none() {
         if set.digest() != description.digest {
             return Err(InferenceError::Fit(format!(
-                "the images of {source} have changed since the run, so that those kept for the test cannot be told from the others: name images with --data"
+                "the images of {source} have changed since the run, so its test images cannot be identified; give a data set with --data"
             )));
         }
         set = set.with_test(description.seed)?;
     }
-    if let Some(names) = &description.class_names {
-        set = set.numbered_as(names)?;
-    }
-    if set.classes > description.classes {
-        return Err(InferenceError::Fit(format!(
-            "{source} has {} classes, but the model knows {}",
-            set.classes, description.classes
-        )));
-    }
-    // A folder that was named is all for this, unless it is divided.
+    let set = set.numbered_as(&description.class_names)?;
+    // All images of an explicitly given folder are test images, unless it has a test folder.
     let (split, images) = match split {
         Split::Test if !own && set.test.is_none() => ("all", set.train),
         _ => (split.name(), images_of(set, split)?),
     };
     let evaluation = evaluate(&model, &Arc::new(images), &description.mean)?;
-    Ok(Evaluated { data: source.clone(), split, evaluation })
+    Ok(EvaluationReport { data: source.clone(), split, evaluation })
 }
 
-/// What a model says of an image.
+/// The predicted class of an image.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prediction {
     /// The file.
     pub image: String,
-    /// The class's number.
+    /// The index of the class.
     pub class: usize,
-    /// Its name, where it is known.
-    pub name: Option<String>,
+    /// The name of the class.
+    pub name: String,
     /// The softmax probability.
     pub probability: f64,
-    /// The angle between the feature and the class, in degrees.
+    /// The angle between the features and the class weights, in degrees.
     pub angle: f64,
 }
 
-/// Asks the model of a run for the classes of image files.
+/// Predicts the classes of image files with the model of a run.
 ///
 /// # Errors
 /// When the model or an image cannot be read.
@@ -142,24 +134,24 @@ pub fn predict(
     if let Some(directory) = files.iter().find(|path| path.is_dir()) {
         let directory = directory.display();
         return Err(InferenceError::Fit(format!(
-            "{directory}: this is a directory; name the images in it"
+            "{directory}: this is a directory; give the images in it"
         )));
     }
     let images = Arc::new(read_images(files, shape(&description.network.input))?);
     let norms = weight_norms(&model);
     let mut files = files.iter();
     let mut predictions = Vec::new();
-    each(&model, &images, &description.mean, |outcome| {
+    for_each_image(&model, &images, &description.mean, |outcome| {
         let logits = &outcome.logits;
-        let class = best(logits);
+        let class = argmax(logits);
         let largest = f64::from(logits[class]);
         let sum: f64 = logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum();
         let lengths = norm(&outcome.features) * norms[class];
-        let file = files.next().expect("one outcome a file");
+        let file = files.next().expect("one output per file");
         predictions.push(Prediction {
             image: file.display().to_string(),
             class,
-            name: description.class_names.as_ref().and_then(|names| names.get(class).cloned()),
+            name: description.class_names[class].clone(),
             probability: 1.0 / sum,
             angle: degrees(largest, lengths),
         });
@@ -167,40 +159,39 @@ pub fn predict(
     Ok(predictions)
 }
 
-/// What `embed` wrote.
+/// The result of [`embed`].
 #[derive(Clone, Debug, Serialize)]
-pub struct Embedded {
-    /// The file.
+pub struct EmbedReport {
+    /// The file of the features.
     pub out: String,
-    /// Rows.
+    /// The number of rows.
     pub images: usize,
-    /// Columns.
+    /// The number of columns of the features.
     pub features: usize,
-    /// The file of the logits, if they were asked for.
+    /// The file of the logits, if requested.
     pub logits: Option<String>,
-    /// Its columns.
+    /// The number of columns of the logits.
     pub classes: usize,
-    /// Whether every row of features has a length of 1.
+    /// Whether every row of features is normalised to length 1.
     pub normalised: bool,
 }
 
-/// Where the results of [`embed`] go.
+/// The output files of [`embed`].
 #[derive(Clone, Copy, Debug)]
 pub struct EmbedOutputs<'a> {
     /// The file of the features.
     pub features: &'a Path,
-    /// The file of the logits, if they are wanted.
+    /// The file of the logits, if requested.
     pub logits: Option<&'a Path>,
-    /// Whether features are scaled to a length of 1.
+    /// Whether to normalise features to length 1.
     pub normalise: bool,
 }
 
-/// Writes the features of images to a .npy file, and their logits to another if that is asked for; one
-/// row per image.
+/// Writes the features of images to an `.npy` file, and their logits to another if requested; one row
+/// per image.
 ///
-/// `input` is a set (its `split`), an image file, or a directory of images, whose files
-/// are taken in the order of their paths. The logits W·x are of the features as they are, not of
-/// normalised ones.
+/// `input` is a set (its `split`), an image file, or a directory of images in path order. The logits
+/// W·x are those of the features before normalisation.
 ///
 /// # Errors
 /// When the model or the images cannot be read, or the file cannot be written.
@@ -211,10 +202,13 @@ pub fn embed(
     data: &DataDir,
     outputs: &EmbedOutputs<'_>,
     device: &Device,
-) -> Result<Embedded, InferenceError> {
+) -> Result<EmbedReport, InferenceError> {
     let EmbedOutputs { features: out, logits, normalise } = *outputs;
     if logits.is_some_and(|logits| canonical(logits) == canonical(out)) {
-        let problem = format!("{} cannot hold both features and logits", out.display());
+        let problem = format!(
+            "{} cannot be the file of both features and logits; use two files",
+            out.display()
+        );
         return Err(InferenceError::Fit(problem));
     }
     let TrainedModel { model, description } = TrainedModel::read(run, device)?;
@@ -229,7 +223,7 @@ pub fn embed(
     let (width, classes) = (description.network.features.size, description.classes);
     let mut rows = Vec::with_capacity(images.len() * width);
     let mut scores = Vec::new();
-    each(&model, &images, &description.mean, |outcome| {
+    for_each_image(&model, &images, &description.mean, |outcome| {
         let length = norm(&outcome.features);
         let scale = if normalise && length > 0.0 { 1.0 / length } else { 1.0 };
         rows.extend(outcome.features.iter().map(|value| (f64::from(*value) * scale) as f32));
@@ -242,7 +236,7 @@ pub fn embed(
         stage(logits, &[images.len(), classes], &scores)?.commit()?;
     }
     features.commit()?;
-    Ok(Embedded {
+    Ok(EmbedReport {
         out: out.display().to_string(),
         images: images.len(),
         features: width,
@@ -252,20 +246,20 @@ pub fn embed(
     })
 }
 
-/// The path of a file, however it is written.
+/// A canonical path, to compare paths of files that may not exist yet.
 fn canonical(path: &Path) -> PathBuf {
-    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    match (whole.parent().and_then(|parent| parent.canonicalize().ok()), whole.file_name()) {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (absolute.parent().and_then(|parent| parent.canonicalize().ok()), absolute.file_name()) {
         (Some(parent), Some(name)) => parent.join(name),
-        _ => whole,
+        _ => absolute,
     }
 }
 
-/// An array written, but for its name.
+/// Writes an array to a temporary file, to be renamed to `path` on commit.
 fn stage(path: &Path, shape: &[usize], values: &[f32]) -> Result<StagedArrays, InferenceError> {
     let name = path.file_name().and_then(|name| name.to_str());
     let name =
-        name.ok_or_else(|| InferenceError::Fit(format!("{} names no file", path.display())))?;
+        name.ok_or_else(|| InferenceError::Fit(format!("{} has no file name", path.display())))?;
     let mut staged = StagedArrays::new(directory_of(path))?;
     staged.add(name, shape, values)?;
     Ok(staged)

@@ -1,4 +1,4 @@
-//! One training step: the only one there is. Training runs, benchmarks and tests all take it.
+//! The training step, shared by training runs, benchmarks and tests.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{GradientsAccumulator, GradientsParams, ModuleOptimizer};
@@ -9,22 +9,22 @@ use crate::model::{Classifier, ModelError};
 use crate::objective::{BatchMetrics, Objective};
 use crate::optimiser::Sgd;
 
-/// A model in training: what a step changes, and how.
+/// A model in training, with its optimiser and loss.
 pub struct Learner {
-    /// None only inside [`Learner::update`], where the optimiser owns it.
+    /// `None` only inside [`Learner::update`], where the optimiser owns the model.
     model: Option<Classifier>,
     optimiser: ModuleOptimizer,
     objective: Objective,
     clip_norm: Option<f64>,
 }
 
-/// Why a step was not taken. The model is as it was.
+/// Why a step failed. The model is left unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// A feature, a weight or the loss is not finite.
     #[error("{0}")]
     NotFinite(String),
-    /// The model refused the batch.
+    /// The model rejected the batch.
     #[error(transparent)]
     Model(ModelError),
 }
@@ -38,10 +38,10 @@ impl From<ModelError> for StepError {
     }
 }
 
-/// What a step is taken with.
+/// The hyperparameters of one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepSettings {
-    /// λ, which the objective may not use.
+    /// λ, ignored by objectives without a margin.
     pub lambda: f64,
     /// The learning rate.
     pub rate: f64,
@@ -53,7 +53,7 @@ impl Learner {
         Self { model: Some(model), optimiser: sgd.init(), objective, clip_norm: None }
     }
 
-    /// Scales the gradients of a step down to this norm (the norm of all of them together) if it is larger.
+    /// Clips the global norm of the gradients of a step to this value.
     pub fn with_clip_norm(mut self, clip_norm: Option<f64>) -> Self {
         self.clip_norm = clip_norm;
         self
@@ -64,8 +64,8 @@ impl Learner {
         self.model.as_ref().expect("only an update takes the model, and puts it back")
     }
 
-    /// Takes one optimiser step on the mean loss of `batches`, which are of one size. Returns the mean of
-    /// their metrics before the step.
+    /// Takes one optimiser step on the mean loss of `batches`, which must have the same size. Returns the
+    /// mean of their metrics before the step.
     ///
     /// # Errors
     /// When a batch does not fit the model, or a number is not finite.
@@ -77,11 +77,11 @@ impl Learner {
         self.step_with(batches, settings, |_, _| Ok(()))
     }
 
-    /// As [`Learner::step`]; `inspect` sees the gradients, and may change them, before they are clipped and
-    /// the optimiser takes them.
+    /// Like [`Learner::step`], but calls `inspect` with the gradients, which it may change, before they are
+    /// clipped and applied.
     ///
     /// # Errors
-    /// As [`Learner::step`].
+    /// See [`Learner::step`].
     pub fn step_with(
         &mut self,
         batches: impl ExactSizeIterator<Item = LabelledImages>,
@@ -90,14 +90,14 @@ impl Learner {
     ) -> Result<BatchMetrics, StepError> {
         let (mut gradients, metrics) = self.gradients(batches, settings.lambda)?;
         inspect(self.model(), &mut gradients)?;
-        if let Some(most) = self.clip_norm {
-            clip(self.model(), &mut gradients, most);
+        if let Some(max_norm) = self.clip_norm {
+            clip(self.model(), &mut gradients, max_norm);
         }
         self.update(settings.rate, gradients);
         Ok(metrics)
     }
 
-    /// The gradients of the mean loss of batches of one size, and the mean of their metrics.
+    /// The gradients of the mean loss of batches of the same size, and the mean of their metrics.
     fn gradients(
         &self,
         batches: impl ExactSizeIterator<Item = LabelledImages>,
@@ -119,7 +119,7 @@ impl Learner {
         Ok((accumulator.grads(), metrics))
     }
 
-    /// The optimiser takes the model, so that it can change the parameters in place.
+    /// Applies the gradients. The optimiser takes ownership of the model to update it in place.
     fn update(&mut self, rate: f64, gradients: GradientsParams) {
         let model = self.model.take().expect("only an update takes the model, and puts it back");
         self.model = Some(self.optimiser.step(rate, model, gradients));
@@ -145,7 +145,7 @@ impl Learner {
     }
 }
 
-/// The norm of all gradients of a model together.
+/// The global norm of the gradients of a model.
 pub fn gradient_norm(model: &Classifier, gradients: &GradientsParams) -> f64 {
     struct SquaredNorm<'a>(&'a GradientsParams, f64);
     impl ModuleVisitor for SquaredNorm<'_> {
@@ -161,8 +161,8 @@ pub fn gradient_norm(model: &Classifier, gradients: &GradientsParams) -> f64 {
     norm.1.sqrt()
 }
 
-/// Scales all gradients so that their norm is at most `most`.
-fn clip(model: &Classifier, gradients: &mut GradientsParams, most: f64) {
+/// Scales the gradients so that their global norm is at most `max_norm`.
+fn clip(model: &Classifier, gradients: &mut GradientsParams, max_norm: f64) {
     struct ScaleGradients<'a>(&'a mut GradientsParams, f64);
     impl ModuleVisitor for ScaleGradients<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -172,7 +172,7 @@ fn clip(model: &Classifier, gradients: &mut GradientsParams, most: f64) {
         }
     }
     let norm = gradient_norm(model, gradients);
-    if norm > most {
-        model.visit(&mut ScaleGradients(gradients, most / norm));
+    if norm > max_norm {
+        model.visit(&mut ScaleGradients(gradients, max_norm / norm));
     }
 }

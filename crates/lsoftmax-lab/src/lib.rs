@@ -3,18 +3,19 @@
 //! | | |
 //! |---|---|
 //! | [`recipe`] | the description of a training run |
-//! | [`model`], [`objective`], [`optimiser`], [`learner`], [`batch`] | network and head, loss, optimiser, one training step |
+//! | [`model`], [`objective`], [`optimiser`], [`learner`], [`batch`], [`compute`] | network and head, loss, optimiser, one training step, the device |
 //! | [`train`], [`run`] | training by a recipe, and the directory from which it can be resumed |
 //! | [`evaluate`], [`model_file`], [`inference`] | accuracy of a model, its files, and its use |
-//! | [`loss`] | the loss and its gradients of arrays in files |
-//! | [`figures`], [`plot`], [`demo`] | pictures, tables and pages from numbers; curves of runs; Figure 2 of the paper |
+//! | [`loss`] | the loss and its gradients for arrays in files |
+//! | [`figures`], [`plot`], [`demo`] | plots, tables and HTML pages; curves of runs; Figure 2 of the paper |
 //! | [`mod@bench`] | speed and memory of the head and of training |
 //! | [`threads`] | the thread pool |
 //!
-//! Images, loaders and arrays are `lsoftmax-data`'s, networks `lsoftmax-nn`'s, the head `lsoftmax`'s.
+//! Images, loaders and arrays are in `lsoftmax-data`, networks in `lsoftmax-nn`, the head in `lsoftmax`.
 
 pub mod batch;
 pub mod bench;
+pub mod compute;
 pub mod demo;
 pub mod evaluate;
 pub mod figures;

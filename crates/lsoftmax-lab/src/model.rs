@@ -17,19 +17,19 @@ pub struct Classifier {
 /// Why a classifier could not be built or run.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// The network.
+    /// The network is invalid or does not fit its input.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// The head.
+    /// The head rejected its input.
     #[error(transparent)]
     Head(#[from] HeadError),
 }
 
 impl Classifier {
-    /// A new classifier, its weights drawn from the device's random numbers.
+    /// A new classifier with weights from the device's random number generator.
     ///
     /// # Errors
-    /// When the network's description does not fit together.
+    /// When the network's layers do not fit together.
     pub fn new(
         network: &NetworkConfig,
         classes: usize,
@@ -39,8 +39,8 @@ impl Classifier {
     ) -> Result<Self, NetworkError> {
         let mut head = LSoftmaxConfig::new(network.features.size, classes);
         head.margin = margin;
-        let network = network.init(device)?.with_execution(execution.clone());
-        Ok(Self { network, head: head.init(device).with_execution(execution) })
+        let network = network.init_with(execution.clone(), device)?;
+        Ok(Self { network, head: head.init_with(execution, device) })
     }
 
     /// Whether all its parameters are finite.

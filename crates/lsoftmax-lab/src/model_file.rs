@@ -1,6 +1,6 @@
-//! A trained model in files: weights as safetensors, and what they are as JSON.
+//! The files of a trained model: weights as safetensors, and a description as JSON.
 //!
-//! The names are `units.0.weight` (filters x channels x height x width), `units.0.gamma`, `.beta`,
+//! The tensors are `units.0.weight` (filters x channels x height x width), `units.0.gamma`, `.beta`,
 //! `.slope`, `.bias`, `.running_mean`, `.running_var`, and so on, then `head.weight` (classes x
 //! features). Nothing is executed on loading.
 
@@ -16,54 +16,57 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::model::Classifier;
-use crate::run::{RunDirectory, RunError, read_json, write_whole};
+use crate::run::{RECIPE, RunDirectory, RunError, read_json, write_atomic};
 
-/// What a model is, beside its weights.
+/// The description of a model: everything but its weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelDescription {
     /// The version of this file's format.
     pub version: u32,
-    /// The recipe that it was trained by.
+    /// The name of the recipe that it was trained with.
     pub recipe: String,
     /// The data that it was trained on.
     pub data: DataSource,
     /// The seed of the run, by which the test images of a folder were chosen.
     pub seed: u64,
-    /// Of the images that it was trained on, see [`Dataset::digest`](lsoftmax_data::Dataset::digest).
+    /// The [digest](lsoftmax_data::Dataset::digest) of the images that it was trained on.
     pub digest: String,
     /// The network.
     pub network: NetworkConfig,
-    /// The classes' names, where they are known.
-    pub class_names: Option<Vec<String>>,
-    /// How many there are.
+    /// The names of the classes, one per class.
+    pub class_names: Vec<String>,
+    /// The number of classes.
     pub classes: usize,
-    /// The margin that it was trained with; inference has none.
+    /// The margin that it was trained with; inference does not use it.
     pub margin: Margin,
     /// The precision that it was trained in.
     pub precision: Precision,
-    /// What is subtracted from images, before they are divided by 256.
+    /// The mean that is subtracted from images before they are divided by 256.
     pub mean: Mean,
 }
 
 impl ModelDescription {
-    /// A model of this description, its weights still random, if a file of so many bytes can hold them.
+    /// A model of this description with random weights, if its weights fit into `bytes` bytes.
     fn model(&self, bytes: usize, device: &Device) -> Result<Classifier, String> {
         let Self { network, classes, class_names, margin, precision, .. } = self;
         let parameters = network.summary().map_err(|error| error.to_string())?.parameters;
         let head = *classes as u128 * network.features.size as u128;
         if u128::from(parameters) + head > bytes as u128 / 4 {
-            return Err(format!("describes more weights than {WEIGHTS} holds; copy both again"));
+            return Err(format!(
+                "describes more weights than {WEIGHTS} has; copy both files again"
+            ));
         }
-        if *classes == 0 || class_names.as_ref().is_some_and(|names| names.len() != *classes) {
-            return Err(format!("has {classes} classes, but not a name for each; copy it again"));
+        if *classes == 0 || class_names.len() != *classes {
+            let names = class_names.len();
+            return Err(format!("has {classes} classes, but {names} class names; copy it again"));
         }
         let model = Classifier::new(network, *classes, *margin, Execution::new(*precision), device);
         model.map_err(|error| error.to_string())
     }
 }
 
-/// What all versions of a description have.
+/// The part that all versions of the description have in common.
 #[derive(Deserialize)]
 struct FormatVersion {
     version: u32,
@@ -71,15 +74,15 @@ struct FormatVersion {
 
 /// The version of [`ModelDescription`] that this program writes and reads.
 pub const VERSION: u32 = 2;
-const WEIGHTS: &str = "model.safetensors";
-const DESCRIPTION: &str = "model.json";
+pub(crate) const WEIGHTS: &str = "model.safetensors";
+pub(crate) const DESCRIPTION: &str = "model.json";
 
-/// A model that was trained.
+/// A trained model.
 #[derive(Debug)]
 pub struct TrainedModel {
-    /// The model, on a device without autodiff: for inference.
+    /// The model, on a device without autodiff.
     pub model: Classifier,
-    /// What it is.
+    /// Its description.
     pub description: ModelDescription,
 }
 
@@ -87,14 +90,14 @@ impl TrainedModel {
     /// Reads the model of a run, for inference on a device (without autodiff).
     ///
     /// # Errors
-    /// When a file is missing, damaged, or of another version.
+    /// When a file is missing, invalid, or of another version.
     pub fn read(run: &Path, device: &Device) -> Result<Self, RunError> {
         let path = run.join(DESCRIPTION);
         if !path.is_file() {
-            let missing = if run.join("recipe.toml").is_file() {
+            let missing = if run.join(RECIPE).is_file() {
                 return Err(RunError::damaged(
                     run,
-                    "the run is not done: there is no model.json in it; finish it with `lsoftmax train --resume`",
+                    "the run is not finished, it has no model.json; finish it with `lsoftmax train --resume`",
                 ));
             } else {
                 DESCRIPTION
@@ -104,7 +107,7 @@ impl TrainedModel {
         let FormatVersion { version } = read_json(&path)?;
         if version != VERSION {
             let problem = format!(
-                "has format version {version}, but this program reads version {VERSION}: use the program that wrote it"
+                "has format version {version}, but this program reads version {VERSION}; use the program that wrote it"
             );
             return Err(RunError::damaged(&path, problem));
         }
@@ -119,10 +122,11 @@ impl TrainedModel {
     }
 }
 
-/// Writes the model of a run. The description comes last: a directory that has it has a model.
+/// Writes the model of a run. The description is written last, so that its presence means a complete
+/// model.
 ///
 /// # Errors
-/// When the system refuses.
+/// When a file cannot be written.
 pub fn write(
     run: &RunDirectory,
     model: &Classifier,
@@ -132,13 +136,13 @@ pub fn write(
     run.write_json(DESCRIPTION, description)
 }
 
-/// Writes a model's weights to a file of the user's; so many bytes.
+/// Writes the weights of a model to `path`; returns the number of bytes.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the file cannot be written.
 pub fn export(model: &Classifier, path: &Path) -> Result<usize, RunError> {
     let bytes = to_safetensors(model);
-    write_whole(path, &[&bytes])?;
+    write_atomic(path, &[&bytes])?;
     Ok(bytes.len())
 }
 
@@ -185,7 +189,7 @@ fn load(mut model: Classifier, bytes: &[u8], device: &Device) -> Result<Classifi
     }
 }
 
-/// A tensor of a model, where the model has it.
+/// A mutable reference to a tensor of a model.
 enum Slot<'a> {
     Kernel(&'a mut Param<Tensor<4>>),
     Matrix(&'a mut Param<Tensor<2>>),
@@ -222,7 +226,7 @@ impl Slot<'_> {
     }
 }
 
-/// Calls `visit` with every tensor of a model and its name: the one list of names, for both directions.
+/// Calls `visit` with the name of every tensor of a model and the tensor; used for reading and writing.
 fn each_tensor(
     model: &mut Classifier,
     visit: &mut dyn FnMut(String, Slot<'_>) -> Result<(), String>,

@@ -1,4 +1,4 @@
-//! What a training step minimises.
+//! The loss that a training step minimises.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -20,22 +20,22 @@ pub enum Objective {
     LSoftmax,
     /// The hinge loss of the paper's tables, as in Caffe.
     Hinge,
-    /// L-Softmax plus `weight` times the contrastive loss of all pairs in the batch, whose features are
-    /// scaled to a length of 1. With a margin of 1 in the recipe: the paper's softmax + contrastive.
+    /// L-Softmax plus `weight` times the contrastive loss of all pairs in the batch, on features
+    /// normalised to length 1. With a margin of 1 in the recipe: the paper's softmax + contrastive.
     Contrastive {
         /// The weight of the contrastive loss.
         weight: f64,
-        /// The distance from which features of different classes are far enough apart, below 2.
+        /// The distance beyond which pairs of different classes have no loss, below 2.
         margin: f64,
     },
 }
 
-/// What a batch looked like to the objective.
+/// Metrics of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchMetrics {
     /// The mean loss.
     pub loss: f64,
-    /// The share of samples that were classified correctly, without the margin.
+    /// The fraction of samples classified correctly, without the margin.
     pub accuracy: f64,
     /// The mean angle between samples and their classes, in degrees.
     pub angle: f64,
@@ -61,7 +61,7 @@ impl Objective {
         !matches!(self, Self::Hinge)
     }
 
-    /// The loss of a batch, to be differentiated, and its metrics.
+    /// The differentiable loss of a batch, and its metrics.
     ///
     /// # Errors
     /// When images or labels do not fit the model, or a number is not finite.
@@ -84,7 +84,7 @@ impl Objective {
                 Ok((output.loss.clone(), metrics(output.report()?)))
             }
             Self::Hinge => {
-                // The head's report has what the hinge loss does not give: angles and accuracy.
+                // The hinge loss has no report: angles and accuracy come from the head.
                 let head = model.head.clone().valid();
                 let output = head.forward(features.clone().inner(), labels.clone().inner(), 0.0)?;
                 let scores = model.head.logits(features);

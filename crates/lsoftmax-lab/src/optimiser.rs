@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sgd {
-    /// The share of the last step that is kept.
+    /// The momentum coefficient.
     pub momentum: f64,
-    /// Added to the gradient, times the weight: for weights, not for biases, batch norm and slopes.
+    /// The weight decay (L2) coefficient, for weights but not for biases, batch norm and slopes.
     pub weight_decay: f64,
 }
 
 impl Default for Sgd {
-    /// The paper's: 0.9 and 0.0005.
+    /// The paper's values: 0.9 and 0.0005.
     fn default() -> Self {
         Self { momentum: 0.9, weight_decay: 5e-4 }
     }

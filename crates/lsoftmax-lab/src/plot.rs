@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::figures::{Chart, Figure, FigureError, Page, Scale, Series};
-use crate::run::{Metric, Metrics, RunError};
+use crate::run::{METRICS, Metric, Metrics, RunError};
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -44,10 +44,9 @@ pub struct Plotted {
 pub fn plot(runs: &[PathBuf], out: &Path) -> Result<Plotted, PlotError> {
     let (mut losses, mut errors) = (Vec::new(), Vec::new());
     for run in runs {
-        let log = run.join("metrics.jsonl");
+        let log = run.join(METRICS);
         if !log.is_file() {
-            let missing = "metrics.jsonl";
-            return Err(RunError::NoRun { path: run.clone(), missing }.into());
+            return Err(RunError::NoRun { path: run.clone(), missing: METRICS }.into());
         }
         let (mut loss, mut error) = (Vec::new(), Vec::new());
         for metric in Metrics::read(&log)? {

@@ -1,14 +1,14 @@
-//! The threads that all commands share.
+//! The global thread pool.
 
-/// Why there are none.
+/// Why the thread pool could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("the threads could not be started ({0}); set RAYON_NUM_THREADS to fewer")]
+#[error("the threads could not be started ({0}); set RAYON_NUM_THREADS to a smaller number")]
 pub struct ThreadsError(String);
 
-/// Starts the threads now: left to their first use, a failure to start them would be a panic.
+/// Starts rayon's global thread pool, so that a failure is an error rather than a panic at first use.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the threads cannot be started.
 pub fn start() -> Result<(), ThreadsError> {
     let started = rayon::ThreadPoolBuilder::new().build_global();
     started.map_err(|error| ThreadsError(error.to_string()))

@@ -1,12 +1,12 @@
-//! A whole run on Burn's own operations, as on a GPU, beside one on the kernels: nothing but the kernels
-//! assumes the CPU.
+//! A complete run on Burn's own operations, as on a GPU, compared with one on the kernels: only the
+//! kernels require the CPU.
 
 use std::path::Path;
 
 use lsoftmax_data::DataDir;
 use lsoftmax_lab::recipe::Recipe;
 use lsoftmax_lab::run::{Metric, Metrics};
-use lsoftmax_lab::train::{Ended, Options, RunSummary, start};
+use lsoftmax_lab::train::{Options, RunOutcome, RunSummary, start};
 
 /// MNIST, with a network small enough for Burn's own convolutions.
 const RECIPE: &str = r#"
@@ -38,8 +38,8 @@ fn run(out: &Path, composed: bool) -> RunSummary {
     let data = DataDir::find(Some(out.join("no data"))).unwrap();
     let options = Options { composed, ..Options::new(data) };
     match start(recipe, out, &options, &mut |_| {}).unwrap() {
-        Ended::Done(summary) => *summary,
-        Ended::Interrupted { .. } => panic!("nobody interrupts it"),
+        RunOutcome::Done(summary) => *summary,
+        RunOutcome::Interrupted { .. } => panic!("it is not interrupted"),
     }
 }
 
@@ -53,7 +53,7 @@ fn losses(run: &Path) -> Vec<f64> {
 }
 
 #[test]
-fn a_run_composed_of_burns_operations_ends_as_one_on_the_kernels_does() {
+fn a_run_on_burns_operations_gives_the_results_of_one_on_the_kernels() {
     let directory = tempfile::tempdir().unwrap();
     let (fused_out, composed_out) =
         (directory.path().join("fused"), directory.path().join("composed"));

@@ -143,8 +143,8 @@ fn check_norms(name: &str, norms: &[f64], expected: &[f64]) {
     assert_eq!(norms.len(), expected.len());
     for (index, (found, expected)) in norms.iter().zip(expected).enumerate() {
         let apart = (found - expected).abs() / expected;
-        // Where two numbers under a maximum are nearly equal, rounding chooses: PyTorch's own f32 and
-        // f64 are 2e-3 apart.
+        // Where two inputs of a maximum are nearly equal, rounding decides: PyTorch's own f32 and f64
+        // results differ by 2e-3.
         assert!(apart < 5e-3, "{name}, gradient {index}: {found} is not {expected} ({apart:e})");
     }
 }

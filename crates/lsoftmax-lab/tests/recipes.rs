@@ -1,4 +1,4 @@
-//! Recipes: those in the program, what a file may say, and what it is told.
+//! Recipes: the built-in ones, the file format, and its errors.
 
 use lsoftmax::{LambdaSchedule, Margin, Stage};
 use lsoftmax_data::{Augment, DataSource, Shape};
@@ -29,8 +29,8 @@ fn refused(text: &str) -> RecipeError {
     Recipe::from_toml(text, "mine.toml").unwrap_err()
 }
 
-/// The place of a word in a text, by counting characters.
-fn place(text: &str, word: &str) -> String {
+/// The position of a word in a text, by counting characters.
+fn position(text: &str, word: &str) -> String {
     let (mut line, mut column) = (1, 1);
     for character in text[..text.find(word).unwrap()].chars() {
         (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
@@ -39,7 +39,7 @@ fn place(text: &str, word: &str) -> String {
 }
 
 #[test]
-fn every_file_of_the_directory_is_in_the_program_under_its_name() {
+fn every_recipe_file_is_built_in_under_its_name() {
     for directory in ["", "quick/"] {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/recipes/");
         let mut found: Vec<String> = std::fs::read_dir(format!("{root}{directory}"))
@@ -59,7 +59,7 @@ fn every_file_of_the_directory_is_in_the_program_under_its_name() {
 }
 
 #[test]
-fn every_header_gives_the_command_the_expectation_and_the_length_of_its_recipe() {
+fn every_header_has_the_command_the_expected_result_and_the_length() {
     for (name, directory, recipe) in all() {
         let text = file(name, directory);
         let header: Vec<&str> = text.lines().take_while(|line| line.starts_with('#')).collect();
@@ -83,7 +83,7 @@ fn every_header_gives_the_command_the_expectation_and_the_length_of_its_recipe()
 }
 
 #[test]
-fn every_recipe_comes_back_from_its_toml() {
+fn every_recipe_survives_serialization() {
     for (name, _, recipe) in all() {
         let text = recipe.to_toml();
         assert_eq!(Recipe::from_toml(&text, name), Ok(recipe), "{text}");
@@ -125,7 +125,7 @@ fn every_recipe_has_a_network_for_the_images_of_its_data() {
 }
 
 #[test]
-fn the_full_recipes_are_the_papers() {
+fn the_full_recipes_follow_the_paper() {
     let rates = LearningRate::Steps { rate: 0.1, factor: 0.1, at: vec![12_000, 15_000] };
     for name in Recipe::NAMES {
         let recipe = Recipe::built_in(name).unwrap();
@@ -136,7 +136,7 @@ fn the_full_recipes_are_the_papers() {
         if !name.starts_with("lfw") {
             assert_eq!(recipe.steps, 18_000, "{name}");
         }
-        // A sum over a hundred classes diverges at the paper's rate; the recipe says so.
+        // A sum over a hundred classes diverges at the paper's rate; see the recipe.
         let rate = match name {
             "cifar100-hinge" => 0.01,
             _ => 0.1,
@@ -157,7 +157,7 @@ fn the_full_recipes_are_the_papers() {
 
 /// The paper's tables 2 to 4, in percent.
 #[test]
-fn the_results_of_the_paper_are_expected_by_margin() {
+fn expected_results_are_those_of_the_paper() {
     let table = [
         ("mnist", [Some(0.40), Some(0.32), Some(0.31), Some(0.31)]),
         ("mnist-hinge", [Some(0.47), None, None, None]),
@@ -176,7 +176,7 @@ fn the_results_of_the_paper_are_expected_by_margin() {
             let expected = recipe.expected(Margin::new(margin).unwrap());
             assert_eq!(expected.map(|expected| expected.test_error), error, "{name}, {margin}");
             let Some(expected) = expected else { continue };
-            // Two standard errors of a share of 10,000, and not much more.
+            // Between 2 and 3 standard errors of an error rate on 10,000 images.
             let share = expected.test_error / 100.0;
             let errors = 200.0 * (share * (1.0 - share) / 10_000.0).sqrt();
             let within = errors..1.5 * errors;
@@ -192,7 +192,7 @@ fn a_quick_recipe_is_the_full_one_scaled_with_smaller_batches_and_rates() {
         let quick = Recipe::quick(name).unwrap();
         let mut full = Recipe::built_in(name).unwrap().scaled(quick.steps);
         assert!(quick.steps * (quick.batch as u64) <= 60_000, "{name}");
-        // Where a network learns little in so few steps, λ stays larger.
+        // Where so few steps do not suffice for a small λ, it stays larger.
         let floor = if quick.data == "mnist".into() { 0.0 } else { 50.0 };
         for step in (0..quick.steps).filter(|_| quick.has_margin()) {
             let (found, scaled) = (quick.lambda.at(step), full.lambda.at(step).max(floor));
@@ -235,7 +235,7 @@ fn a_scaled_run_keeps_its_proportions() {
 }
 
 #[test]
-fn a_run_of_any_length_can_be_run() {
+fn recipes_scaled_to_any_length_are_valid() {
     for (_, _, recipe) in all() {
         for steps in [0, 1, 2, 3, 7, 100, 17_999, u64::MAX] {
             let scaled = recipe.scaled(steps);
@@ -247,14 +247,13 @@ fn a_run_of_any_length_can_be_run() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_the_nearest_known_one() {
+fn an_unknown_key_is_rejected_with_the_nearest_known_one() {
     let text = with("learning_rate =", "learning_rat =");
-    let place_of = |word| place(&text, word);
     assert_eq!(
         refused(&text).to_string(),
         format!(
             "the recipe mine.toml has the unknown key `learning_rat` at {}: did you mean `learning_rate`?",
-            place_of("learning_rat =")
+            position(&text, "learning_rat =")
         )
     );
     for (line, new, key, meant) in [
@@ -295,7 +294,7 @@ fn an_unknown_key_of_a_described_network_is_found_at_any_depth() {
 }
 
 #[test]
-fn a_key_like_no_other_is_refused_with_those_that_there_are() {
+fn a_key_without_similar_ones_is_rejected_with_all_known_ones() {
     let told = refused(&with("momentum =", "nesterov = true, momentum =")).to_string();
     assert!(told.ends_with("the keys here are momentum, weight_decay"), "{told}");
     // A key of another schedule is unknown in this one.
@@ -304,11 +303,11 @@ fn a_key_like_no_other_is_refused_with_those_that_there_are() {
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_refused_with_its_key_and_place() {
+fn a_value_of_the_wrong_type_is_rejected_with_key_and_position() {
     for (line, new, key, value, message) in [
-        ("batch = 256", "batch = \"many\"", "batch", "\"many\"", "expected a whole number"),
-        ("steps = 18000", "steps = -1", "steps", "-1", "expected a whole number"),
-        ("steps = 18000", "steps = 1.5", "steps", "1.5", "expected a whole number"),
+        ("batch = 256", "batch = \"many\"", "batch", "\"many\"", "expected an integer"),
+        ("steps = 18000", "steps = -1", "steps", "-1", "expected an integer"),
+        ("steps = 18000", "steps = 1.5", "steps", "1.5", "expected an integer"),
         ("network = \"mnist\"", "network = 7", "network", "7\n", "the name or the description"),
         (
             "margin = 4",
@@ -352,7 +351,7 @@ fn a_value_of_the_wrong_kind_is_refused_with_its_key_and_place() {
         let text = with(line, new);
         let told = refused(&text).to_string();
         let start =
-            format!("the recipe mine.toml is wrong in `{key}` at {}: ", place(&text, value));
+            format!("the recipe mine.toml is invalid in `{key}` at {}: ", position(&text, value));
         assert!(told.starts_with(&start) && told.contains(message), "{told}\n{start}");
     }
 }
@@ -360,7 +359,7 @@ fn a_value_of_the_wrong_kind_is_refused_with_its_key_and_place() {
 #[test]
 fn a_missing_key_is_named() {
     let told = refused(&with("steps = 18000", "")).to_string();
-    assert_eq!(told, "the recipe mine.toml is wrong: missing key `steps`");
+    assert_eq!(told, "the recipe mine.toml is invalid: missing key `steps`");
     let told = refused(&with(", at = [12000, 15000]", "")).to_string();
     assert!(
         told.contains("in `learning_rate` at line ") && told.ends_with("missing key `at`"),
@@ -368,12 +367,12 @@ fn a_missing_key_is_named() {
     );
     for text in ["", "source = \"me\""] {
         let told = refused(text).to_string();
-        assert_eq!(told, "the recipe mine.toml is wrong: missing key `name`");
+        assert_eq!(told, "the recipe mine.toml is invalid: missing key `name`");
     }
 }
 
 #[test]
-fn what_is_not_toml_is_refused_with_its_place() {
+fn invalid_toml_is_rejected_with_the_position() {
     let told = refused(&with("steps = 18000", "steps = 18000 18000")).to_string();
     let start = "the recipe mine.toml is not TOML at line ";
     assert!(told.starts_with(start), "{told}");
@@ -420,17 +419,17 @@ fn accumulation_and_clipping_are_left_out_of_the_text_unless_set() {
 }
 
 #[test]
-fn a_setting_that_no_run_can_have_is_refused_with_its_rule() {
+fn a_setting_out_of_range_is_rejected_with_its_range() {
     let plateau = "schedule = \"plateau\", patience = 0, drops = 2, rate = 0.1, factor = 0.1";
     let steps = "schedule = \"steps\", rate = 0.1, factor = 0.1, at = [12000, 15000]";
-    let waits = plateau.replace("patience = 0", "patience = 1");
+    let patient = plateau.replace("patience = 0", "patience = 1");
     for (line, new, key, problem) in [
         ("batch = 256", "batch = 0", "batch", "must be from 1 to 65536, but is 0"),
         ("batch = 256", "batch = 65537", "batch", "but is 65537"),
         ("steps = 18000", "steps = 0", "steps", "must be at least 1, but is 0"),
-        ("steps = 18000", "steps = 15000", "learning_rate.at", "below the 15000 steps"),
+        ("steps = 18000", "steps = 15000", "learning_rate.at", "below 15000, the number of steps"),
         ("at = [12000, 15000]", "at = [0, 15000]", "learning_rate.at", "but is [0, 15000]"),
-        ("at = [12000, 15000]", "at = [15000, 15000]", "learning_rate.at", "must rise"),
+        ("at = [12000, 15000]", "at = [15000, 15000]", "learning_rate.at", "must be increasing"),
         ("rate = 0.1", "rate = 0", "learning_rate.rate", "must be above 0 and finite, but is 0"),
         ("rate = 0.1", "rate = inf", "learning_rate.rate", "but is inf"),
         ("rate = 0.1", "rate = nan", "learning_rate.rate", "but is NaN"),
@@ -447,8 +446,8 @@ fn a_setting_that_no_run_can_have_is_refused_with_its_rule() {
             "network",
             "the networks are mnist-2d, mnist,",
         ),
-        ("name = \"mnist\"", "name = \"a/b\"", "name", "can name a directory"),
-        ("name = \"mnist\"", "name = \"..\"", "name", "can name a directory"),
+        ("name = \"mnist\"", "name = \"a/b\"", "name", "valid directory name"),
+        ("name = \"mnist\"", "name = \"..\"", "name", "valid directory name"),
         ("name = \"mnist\"", "name = \"\"", "name", "but is \"\""),
         ("data = \"mnist\"", "data = \"\"", "data", "but is empty"),
         (
@@ -466,7 +465,7 @@ fn a_setting_that_no_run_can_have_is_refused_with_its_rule() {
         let start = format!("the recipe mine.toml cannot be run: `{key}` (line ");
         assert!(told.starts_with(&start) && told.contains(problem), "{told}");
     }
-    let text = with(steps, &waits).replace("validation = 5000", "validation = 0");
+    let text = with(steps, &patient).replace("validation = 5000", "validation = 0");
     let told = refused(&text).to_string();
     assert!(told.contains("`validation` (line ") && told.contains("plateau"), "{told}");
     let without = with("validation = 5000", "validation = 0");
@@ -474,10 +473,10 @@ fn a_setting_that_no_run_can_have_is_refused_with_its_rule() {
 }
 
 #[test]
-fn the_place_of_a_setting_is_that_of_its_value() {
+fn the_position_of_a_setting_is_that_of_its_value() {
     let text = with("momentum = 0.9", "momentum = 1.25");
     let told = refused(&text).to_string();
-    assert!(told.contains(&format!("({})", place(&text, "1.25"))), "{told}");
+    assert!(told.contains(&format!("({})", position(&text, "1.25"))), "{told}");
 }
 
 #[test]
@@ -489,7 +488,7 @@ fn a_recipe_whose_fields_were_set_is_checked_under_its_name() {
 }
 
 #[test]
-fn a_recipe_that_is_not_there_is_refused_with_the_nearest_name() {
+fn an_unknown_recipe_is_rejected_with_the_nearest_name() {
     for error in [Recipe::built_in("cifra10"), Recipe::quick("CIFAR10")] {
         let told = error.unwrap_err().to_string();
         assert!(told.contains("did you mean cifar10?") && told.contains("mnist-hinge"), "{told}");
@@ -497,7 +496,7 @@ fn a_recipe_that_is_not_there_is_refused_with_the_nearest_name() {
 }
 
 #[test]
-fn a_folder_gets_a_recipe_to_its_measure() {
+fn the_recipe_of_a_folder_depends_on_its_size() {
     let shape = Recipe::FOLDER_SHAPE;
     let folder = |classes, images| Recipe::for_folder("photos".into(), classes, images, shape);
 
@@ -512,13 +511,13 @@ fn a_folder_gets_a_recipe_to_its_measure() {
     let classes = folder(1_000, 10_000_000);
     assert_eq!((classes.steps, classes.lambda.at(u64::MAX)), (18_000, 5.0));
     assert_eq!(classes.network.config().unwrap().features.size, 512);
-    // As in the paper: by 10 after two thirds and five sixths of the steps.
+    // As in the paper, divided by 10 after two thirds and five sixths of the steps.
     let at = vec![333, 417];
     assert_eq!(few.learning_rate, LearningRate::Steps { rate: 0.025, factor: 0.1, at });
 }
 
 #[test]
-fn every_folder_gets_a_recipe_that_can_be_run() {
+fn the_recipe_of_every_folder_is_valid() {
     for (classes, images) in [(1, 1), (2, 9), (0, 0), (5, 64), (100_000, 10), (7, usize::MAX)] {
         for (channels, height, width) in
             [(3, 64, 64), (1, 28, 28), (3, 1, 1), (3, 5, 300), (3, 224, 224), (1, 4096, 4096)]
@@ -532,7 +531,7 @@ fn every_folder_gets_a_recipe_that_can_be_run() {
 }
 
 #[test]
-fn the_network_of_a_folder_is_pooled_as_often_as_the_size_needs() {
+fn the_network_of_a_folder_has_as_many_poolings_as_the_size_needs() {
     let poolings = |side| {
         let shape = Shape { channels: 3, height: side, width: side };
         let network =
@@ -544,7 +543,7 @@ fn the_network_of_a_folder_is_pooled_as_often_as_the_size_needs() {
     assert_eq!(poolings(32), (3, 4));
     assert_eq!(poolings(28), (3, 4));
     assert_eq!(poolings(64), (4, 4));
-    // From here on the first convolution halves the image.
+    // For images larger than 64, the first convolution has a stride of 2.
     assert_eq!(poolings(65), (4, 3));
     assert_eq!(poolings(128), (4, 4));
     assert_eq!(poolings(224), (5, 4));

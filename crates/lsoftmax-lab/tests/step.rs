@@ -17,7 +17,7 @@ use lsoftmax_testing::{SplitMix, assert_close};
 const CLASSES: usize = 3;
 const SETTINGS: StepSettings = StepSettings { lambda: 2.0, rate: 0.05 };
 
-/// A network without batch norm, whose statistics would tell a large batch from small ones.
+/// A network without batch norm, whose statistics would depend on the batch size.
 fn learner(objective: Objective) -> Learner {
     let features = FeaturesConfig { size: 6, activation: Activation::None };
     let network = NetworkConfig { input: [1, 4, 4], stages: vec![], features };
@@ -61,7 +61,7 @@ fn parameters(model: &Classifier) -> Vec<f32> {
 }
 
 #[test]
-fn accumulated_batches_step_as_one_large_batch_does() {
+fn accumulated_batches_are_equivalent_to_one_large_batch() {
     for objective in [Objective::LSoftmax, Objective::Hinge] {
         let (mut large, mut small) = (learner(objective), learner(objective));
         for step in 0..5 {
@@ -78,7 +78,7 @@ fn accumulated_batches_step_as_one_large_batch_does() {
 }
 
 #[test]
-fn clipping_scales_all_gradients_to_the_norm_and_leaves_smaller_ones_alone() {
+fn clipping_scales_all_gradients_to_the_norm_and_leaves_smaller_ones_unchanged() {
     // Without momentum and decay, a step is the rate times the gradient.
     let moved = |clip_norm: Option<f64>| {
         let sgd = Sgd { momentum: 0.0, weight_decay: 0.0 };
@@ -106,7 +106,7 @@ fn clipping_scales_all_gradients_to_the_norm_and_leaves_smaller_ones_alone() {
 }
 
 #[test]
-fn gradients_can_be_changed_before_the_optimiser_takes_them() {
+fn gradients_can_be_changed_before_they_are_applied() {
     let mut learner = learner(Objective::LSoftmax);
     let before = parameters(learner.model());
     let emptied = learner.step_with(once(batch(0, 6)), SETTINGS, |_, gradients| {
@@ -123,7 +123,7 @@ fn gradients_can_be_changed_before_the_optimiser_takes_them() {
 }
 
 #[test]
-fn a_loss_that_is_not_finite_leaves_the_model_as_it_was() {
+fn a_loss_that_is_not_finite_leaves_the_model_unchanged() {
     for objective in [Objective::LSoftmax, Objective::Hinge] {
         let mut learner = learner(objective);
         let before = parameters(learner.model());
@@ -143,13 +143,13 @@ fn the_contrastive_objective_is_the_heads_loss_plus_the_weighted_pairs() {
     assert!((plain - none).abs() < 1e-6, "{none} is not {plain}");
     let (one, two) = (loss(contrastive(1.0)) - plain, loss(contrastive(2.0)) - plain);
     assert!(one > 0.0 && (two / one - 2.0).abs() < 1e-4, "{one}, {two}");
-    // Pairs of one class come closer together when they weigh.
-    let spread = |weight| {
+    // With a positive weight, pairs of the same class come closer together.
+    let angle = |weight| {
         let mut learner = learner(contrastive(weight));
         for step in 0..40 {
             learner.step(once(batch(12 * step, 12 * step + 12)), SETTINGS).unwrap();
         }
         learner.step(once(batch(0, 12)), SETTINGS).unwrap().angle
     };
-    assert!(spread(5.0) < spread(0.0));
+    assert!(angle(5.0) < angle(0.0));
 }

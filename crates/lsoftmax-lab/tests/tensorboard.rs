@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lsoftmax_data::DataDir;
 use lsoftmax_lab::recipe::Recipe;
 use lsoftmax_lab::run::{Metric, Rollback, TensorBoard};
-use lsoftmax_lab::train::{self, Ended, Event, Options};
+use lsoftmax_lab::train::{self, Event, Options, RunOutcome};
 
 /// The contents of an event.
 #[derive(Debug, PartialEq)]
@@ -21,8 +21,8 @@ enum Logged {
     Scalars(u64, Vec<(String, f32)>),
 }
 
-/// The remainder of a division of polynomials over GF(2), as CRC-32C is defined: the highest power
-/// is the lowest bit of the first byte, the first 32 are flipped, and so is the remainder.
+/// CRC-32C by its definition: the remainder of a polynomial division over GF(2), with the highest power
+/// in the lowest bit of the first byte, and with the first 32 bits and the remainder inverted.
 fn crc32c(bytes: &[u8]) -> u32 {
     let bits = bytes.iter().flat_map(|byte| (0..8).map(move |i| byte >> i & 1 == 1));
     let bits = bits.chain([false; 32]).enumerate().map(|(i, bit)| bit ^ (i < 32));
@@ -200,7 +200,7 @@ fn events_have_the_bytes_of_the_format_zeros_included() {
     let mut events = TensorBoard::open(directory.path(), 0).unwrap();
     events.add(&Metric::Validation { step: 300, loss: 0.0, error: 1.5 }).unwrap();
     let files = records(directory.path());
-    // Each event begins with its time: field 1, eight bytes.
+    // Each event starts with its time: field 1, eight bytes.
     let after_time = |record: &Vec<u8>| {
         assert_eq!(record[0], 0x09);
         record[9..].to_vec()
@@ -282,14 +282,14 @@ fn a_run_that_is_stopped_and_resumed_has_the_curves_of_its_log() {
         }
     };
     let ended = train::start(recipe(&folder), &out, &options, &mut stop_early).unwrap();
-    assert!(matches!(ended, Ended::Interrupted { step: 6 }));
+    assert!(matches!(ended, RunOutcome::Interrupted { step: 6 }));
     // As if it had been killed after the checkpoint of step 4 instead.
     fs::remove_file(out.join("checkpoints/000000006.checkpoint")).unwrap();
 
     options.tensorboard = false;
     stop.store(false, Ordering::Relaxed);
     let ended = train::resume(&out, &options, &mut |_| {}).unwrap();
-    assert!(matches!(ended, Ended::Done(_)));
+    assert!(matches!(ended, RunOutcome::Done(_)));
     let files = read(&out.join("tensorboard"));
     assert_eq!(files.len(), 2);
     assert_eq!(files[1][1], Logged::Start(5));

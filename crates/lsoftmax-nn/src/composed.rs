@@ -1,4 +1,4 @@
-//! The units composed of ordinary tensor operations: every backend, every float type.
+//! The units composed of ordinary tensor operations, for every backend and float type.
 
 use burn::module::Param;
 use burn::tensor::Tensor;
@@ -8,7 +8,7 @@ use lsoftmax_kernels::conv::{EPSILON, Unit};
 
 use crate::ConvUnit;
 
-/// Computes the units one after the other.
+/// Computes the units in sequence.
 pub(crate) fn run(units: &[ConvUnit], images: Tensor<4>) -> Tensor<4> {
     units.iter().fold(images, |input, unit| forward(unit, input))
 }
@@ -48,7 +48,7 @@ fn norm(unit: &ConvUnit, input: Tensor<4>, trains: bool) -> Tensor<4> {
     batch_norm(input, gamma.val(), beta.val(), mean, variance, epsilon)
 }
 
-/// PReLU. At 0 its derivative is the slope, as in PyTorch; in Burn's own it is 1.
+/// PReLU. Its derivative at 0 is the slope, as in PyTorch; that of Burn's own is 1.
 fn prelu(input: Tensor<4>, slope: Tensor<1>) -> Tensor<4> {
     let positive = input.clone().greater_scalar(0.0);
     let channels = slope.dims()[0];

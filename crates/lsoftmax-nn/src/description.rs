@@ -1,4 +1,4 @@
-//! What a network is made of.
+//! The description of a network.
 
 use burn::config::Config;
 use lsoftmax_kernels::conv::{Stack, Unit};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::NetworkError;
 
-/// Description of a [`Network`](crate::Network): stages of convolutions, then a layer of features.
+/// The description of a [`Network`](crate::Network): stages of convolutions, then the feature layer.
 ///
 /// ```
 /// use lsoftmax_nn::NetworkConfig;
@@ -33,18 +33,18 @@ pub struct NetworkConfig {
 
 impl Config for NetworkConfig {}
 
-/// Convolutions of one kind, each with batch norm and PReLU.
+/// A sequence of equal convolutions, each with batch norm and PReLU.
 ///
-/// A padding of kernel / 2 keeps the size of the image where the kernel is odd and the stride 1.
+/// The padding is kernel / 2, which preserves the image size if the kernel is odd and the stride 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageConfig {
-    /// Output channels of every convolution.
+    /// The number of output channels of every convolution.
     pub filters: usize,
     /// Height and width of the kernels; 3 by default.
     #[serde(default = "three")]
     pub kernel: usize,
-    /// How many convolutions there are.
+    /// The number of convolutions.
     pub units: usize,
     /// The stride of the first convolution, 1 or 2; 1 by default. The others have 1.
     #[serde(default = "one")]
@@ -54,18 +54,18 @@ pub struct StageConfig {
     pub pool: bool,
 }
 
-/// The layer that gives the features: every feature sees the whole image.
+/// The fully connected layer that computes the features.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeaturesConfig {
-    /// How many features there are.
+    /// The number of features.
     pub size: usize,
     /// What follows the layer; PReLU by default.
     #[serde(default)]
     pub activation: Activation,
 }
 
-/// What follows the layer of features.
+/// What follows the feature layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activation {
@@ -95,21 +95,21 @@ impl StageConfig {
     }
 
     fn units(&self) -> impl Iterator<Item = Unit> {
-        (1..=self.units).map(|place| Unit {
+        (1..=self.units).map(|number| Unit {
             kernel: [self.kernel; 2],
             padding: self.kernel / 2,
-            stride: if place == 1 { self.stride } else { 1 },
-            pool: self.pool && place == self.units,
+            stride: if number == 1 { self.stride } else { 1 },
+            pool: self.pool && number == self.units,
             ..Unit::new(self.filters)
         })
     }
 }
 
 impl NetworkConfig {
-    /// The sizes of every layer, checked.
+    /// The validated sizes of every layer.
     ///
     /// # Errors
-    /// When a size is zero or beyond reason, or a stride is not 1 or 2.
+    /// When a size is zero or too large, or a stride is not 1 or 2.
     pub fn stack(&self) -> Result<Stack, NetworkError> {
         self.check_sizes()?;
         let mut units: Vec<Unit> = self.stages.iter().flat_map(StageConfig::units).collect();
@@ -126,7 +126,7 @@ impl NetworkConfig {
         Ok(stack)
     }
 
-    /// Refuses what would overflow in [`Stack`], and says where it is.
+    /// Rejects sizes that would overflow in [`Stack`], with an error that names them.
     fn check_sizes(&self) -> Result<(), NetworkError> {
         for (what, found) in ["number of channels", "height", "width"].into_iter().zip(self.input) {
             check(&format!("the {what} of the input"), found, MOST)?;
@@ -145,20 +145,20 @@ impl NetworkConfig {
         check("the number of features", self.features.size, MOST)
     }
 
-    /// The paper's name of a stage: conv1, conv2 and so on; conv0 is a first stage without pooling.
+    /// The name of a stage as in the paper: conv1, conv2 and so on; conv0 is a first stage without pooling.
     pub(crate) fn stage_name(&self, index: usize) -> String {
         let pools = self.stages.first().is_some_and(|stage| stage.pool);
         format!("conv{}", index + usize::from(pools))
     }
 }
 
-/// The largest size of anything. With [`MOST_PARAMETERS`] no count overflows 64 bits.
+/// The largest size. Together with [`MOST_PARAMETERS`] it ensures that no count overflows 64 bits.
 const MOST: usize = 1 << 16;
 
-/// The most convolutions.
+/// The largest number of convolutions.
 const MOST_UNITS: usize = 1000;
 
-/// The most parameters: 8 GB of f32.
+/// The largest number of parameters: 8 GB of f32.
 const MOST_PARAMETERS: u128 = 1 << 31;
 
 fn check(what: &str, found: usize, most: usize) -> Result<(), NetworkError> {
@@ -168,7 +168,7 @@ fn check(what: &str, found: usize, most: usize) -> Result<(), NetworkError> {
     Err(NetworkError::Size { what: what.to_owned(), found, most })
 }
 
-/// Parameters of a unit: weights, and one per filter of bias, γ, β and slope where it has them.
+/// The number of parameters of a unit: weights, and one per filter for each of bias, γ, β and slope.
 pub(crate) fn parameters(stack: &Stack, unit: usize) -> u128 {
     let [channels, ..] = stack.unit_input(unit);
     let Unit { filters, kernel: [height, width], bias, norm, prelu, .. } = stack.units()[unit];
@@ -183,7 +183,7 @@ impl FeaturesConfig {
         Self { size, activation: Activation::default() }
     }
 
-    /// The layer for a map of this height and width.
+    /// The layer for a feature map of this height and width.
     fn unit(&self, map: [usize; 2]) -> Unit {
         let active = self.activation == Activation::Prelu;
         Unit {

@@ -1,4 +1,4 @@
-//! What can be wrong with a network or its images, in sentences.
+//! Errors in networks and their inputs.
 
 use lsoftmax_kernels::EngineError;
 use lsoftmax_kernels::conv::StackError;
@@ -6,49 +6,49 @@ use lsoftmax_kernels::conv::StackError;
 /// Why a network could not be described, built or run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// There is no network of this name.
+    /// No network has this name.
     #[error("there is no network called \"{name}\": the networks are {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// All names.
         known: String,
     },
-    /// A size is zero or beyond reason.
+    /// A size is zero or too large.
     #[error("{what} must be from 1 to {most}, but is {found}")]
     Size {
-        /// Which size, and of what.
+        /// A description of the size.
         what: String,
-        /// What the description says.
+        /// Its value.
         found: usize,
-        /// The largest that is taken.
+        /// The largest valid value.
         most: usize,
     },
-    /// There are too many weights.
+    /// There are too many parameters.
     #[error(
-        "the network would have {parameters} parameters, which is more than {most}: take fewer filters or features, or pool more"
+        "the network would have {parameters} parameters, which is more than {most}; use fewer filters or features, or more pooling"
     )]
     Parameters {
-        /// How many there would be.
+        /// The number of parameters.
         parameters: u128,
-        /// The most that is taken.
+        /// The largest valid number.
         most: u128,
     },
-    /// Images of another size than the network's.
+    /// The size of the images differs from the input size of the network.
     #[error(
         "the network takes images of {} x {} x {} (channels, height, width), but these are {} x {} x {}",
         expected[0], expected[1], expected[2], found[0], found[1], found[2]
     )]
     Images {
-        /// Channels, height and width that the network was described for.
+        /// Channels, height and width of the network's input.
         expected: [usize; 3],
-        /// Those of the images.
+        /// Channels, height and width of the images.
         found: [usize; 3],
     },
-    /// The kernel path asked for is unavailable.
+    /// The requested kernel path is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The layers don't fit together.
+    /// The layers do not fit together.
     #[error(transparent)]
     Stack(#[from] StackError),
 }

@@ -1,10 +1,10 @@
 //! The units on Burn's CPU backend, computed by `lsoftmax-kernels`.
 //!
-//! The kernels compute a chain of units together, outside of any graph. In the graph the images and
-//! every unit are nodes of their own, since a node's parents are an array and networks differ in
-//! length: all nodes but the last stand for values that only the kernels see, and hold one number.
-//! The last node's backward pass computes all gradients; the nodes before it return theirs when
-//! autodiff visits them.
+//! The kernels compute a chain of units together, outside of any graph. A single graph node is not
+//! possible, since the number of parents of a node is a compile-time constant. The images and every unit
+//! are therefore separate nodes; all but the last hold a placeholder instead of a value. The backward
+//! pass of the last node computes all gradients; the nodes before it return theirs when autodiff visits
+//! them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ use lsoftmax_kernels::conv::{
 
 use crate::{ConvUnit, NetworkError};
 
-/// The units' output, if the kernels can compute it: f32 on the CPU, in training as a whole or in
+/// The output of the units, if the kernels support them: f32 on the CPU, either all units training or
 /// inference.
 pub(crate) fn run(
     units: &[ConvUnit],
@@ -63,7 +63,7 @@ pub(crate) fn run(
     Ok(Some(nodes.track(stack.clone(), inputs, pass, shape)))
 }
 
-/// The tensors that units are computed from, shared, not copied.
+/// The inputs of the units, shared, not copied.
 #[derive(Debug)]
 struct NetworkTensors {
     images: FlexTensor,
@@ -81,7 +81,7 @@ struct UnitTensors {
 
 impl NetworkTensors {
     fn new(units: &[ConvUnit], images: &Tensor<4>) -> Option<Self> {
-        // A parameter that is not there is fine; one that is elsewhere is not.
+        // A missing parameter is fine; one on another backend is not.
         let vector = |parameter: &Option<Param<Tensor<1>>>| match parameter {
             Some(parameter) => contiguous(parameter.val()).map(Some),
             None => Some(None),
@@ -128,7 +128,7 @@ fn running_moments(units: &[ConvUnit]) -> Vec<Moments> {
     units.iter().map(moments).collect()
 }
 
-/// What the graph knows of the units' inputs.
+/// The graph nodes of the inputs.
 struct Nodes {
     images: NodeGuard,
     /// In the order of [`parameter_gradients`].
@@ -137,7 +137,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// None when a tensor is not one of autodiff's.
+    /// `None` if a tensor is not on an autodiff device.
     fn new(units: &[ConvUnit], images: &Tensor<4>) -> Option<Self> {
         let units = units.iter().map(|unit| {
             let vectors = [&unit.bias, &unit.gamma, &unit.beta, &unit.slope];
@@ -150,7 +150,7 @@ impl Nodes {
         Some(Self { images: tracked(images.clone())?.node(), units, context })
     }
 
-    /// Enters images and units into the graph.
+    /// Registers images and units in the graph.
     fn track(
         self,
         stack: Arc<Stack>,
@@ -165,14 +165,15 @@ impl Nodes {
         let state = Mutex::new(PassState::Computed(Box::new(forward)));
         let pass = Arc::new(NetworkPass { stack, inputs, want_images, state });
         let mut last = match entry {
-            OpsKind::Tracked(prep) => prep.finish(pass.clone(), token()),
-            OpsKind::UnTracked(prep) => prep.finish(token()),
+            OpsKind::Tracked(prep) => prep.finish(pass.clone(), placeholder()),
+            OpsKind::UnTracked(prep) => prep.finish(placeholder()),
         };
-        let mut values = std::iter::repeat_with(token).take(self.units.len() - 1).chain([output]);
+        let mut values =
+            std::iter::repeat_with(placeholder).take(self.units.len() - 1).chain([output]);
         for (index, parents) in self.units.into_iter().enumerate() {
             let parents = std::iter::once(last.node()).chain(parents).collect();
             let value = values.next().expect("one value per unit");
-            last = enter(parents, UnitNode { pass: pass.clone(), index }, value);
+            last = register(parents, UnitNode { pass: pass.clone(), index }, value);
         }
         let kind = DispatchTensorKind::Flex(BackendTensor::Autodiff(last));
         let kind = DispatchTensorKind::Autodiff(Box::new(kind));
@@ -180,25 +181,25 @@ impl Nodes {
     }
 }
 
-/// In place of a value that only the kernels see.
-fn token() -> FlexTensor {
+/// The value of a node whose real value exists only inside the kernels.
+fn placeholder() -> FlexTensor {
     let mut one = Buffer::new(1);
     one.fill(0.0);
     from_buffer(one, [1])
 }
 
-/// A node with what comes before it and two (weight) to six parents in all.
-fn enter(parents: Vec<NodeGuard>, node: UnitNode, value: FlexTensor) -> TrackedTensor {
+/// Registers a node with two to six parents: the previous node, the weight and up to four vectors.
+fn register(parents: Vec<NodeGuard>, node: UnitNode, value: FlexTensor) -> TrackedTensor {
     match parents.len() {
-        2 => enter_with::<2>(parents, node, value),
-        3 => enter_with::<3>(parents, node, value),
-        4 => enter_with::<4>(parents, node, value),
-        5 => enter_with::<5>(parents, node, value),
-        _ => enter_with::<6>(parents, node, value),
+        2 => register_with::<2>(parents, node, value),
+        3 => register_with::<3>(parents, node, value),
+        4 => register_with::<4>(parents, node, value),
+        5 => register_with::<5>(parents, node, value),
+        _ => register_with::<6>(parents, node, value),
     }
 }
 
-fn enter_with<const N: usize>(
+fn register_with<const N: usize>(
     parents: Vec<NodeGuard>,
     node: UnitNode,
     value: FlexTensor,
@@ -223,7 +224,7 @@ struct NetworkPass {
 enum PassState {
     /// The forward pass has been computed.
     Computed(Box<StackForward>),
-    /// The gradients have been; each is handed out once.
+    /// The gradients have been computed; each is taken once.
     Differentiated { images: Option<Buffer>, units: Vec<Option<UnitGradients>> },
 }
 
@@ -259,7 +260,7 @@ impl<const N: usize> Backward<Flex, N> for UnitBackward {
         let unit = units[index].take().expect("autodiff visits a node once");
         let mut parents = ops.parents.into_iter();
         if let Some(before) = parents.next().flatten() {
-            grads.register::<Flex>(before.id, token());
+            grads.register::<Flex>(before.id, placeholder());
         }
         let gradients = parameter_gradients(unit, &pass.inputs.units[index]);
         for (parent, gradient) in parents.zip(gradients) {
@@ -312,7 +313,7 @@ impl NetworkPass {
     }
 }
 
-/// Gradients of weight, bias, gamma, beta and slopes, those that the unit has.
+/// The gradients of weight, bias, gamma, beta and slopes, as far as the unit has them.
 fn parameter_gradients(found: UnitGradients, inputs: &UnitTensors) -> Vec<FlexTensor> {
     let mut gradients = vec![from_buffer(found.weight, inputs.weight.shape())];
     let vectors = [

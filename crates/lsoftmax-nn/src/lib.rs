@@ -1,7 +1,7 @@
 //! The networks of the large-margin softmax paper (Liu, Wen, Yu and Yang, ICML 2016) on
 //! [Burn](https://burn.dev).
 //!
-//! A [`Network`] turns images into features, for the head of the `lsoftmax` crate to classify. It is
+//! A [`Network`] turns images into features, which the head of the `lsoftmax` crate classifies. It is
 //! a chain of [`ConvUnit`]s: convolution, batch norm, PReLU and, at the end of a stage, pooling.
 //!
 //! ```
@@ -26,9 +26,9 @@
 //! | | |
 //! |---|---|
 //! | [`NetworkConfig`] → [`Network`] | a description, and the network that it describes |
-//! | [`Unit`] → [`ConvUnit`] | one layer, for networks of another shape |
+//! | [`Unit`] → [`ConvUnit`] | one layer, for other architectures |
 //! | [`PaperNetwork`] | the paper's networks, by name |
-//! | [`NetworkSummary`] | what a description amounts to, layer by layer |
+//! | [`NetworkSummary`] | sizes, parameters and work per layer |
 
 mod composed;
 mod description;

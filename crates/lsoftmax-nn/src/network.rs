@@ -5,24 +5,36 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use lsoftmax_flex::Execution;
-use lsoftmax_kernels::conv::Stack;
+use lsoftmax_kernels::conv::{Stack, Unit};
 
 use crate::{ConvUnit, NetworkConfig, NetworkError, run};
 
 impl NetworkConfig {
-    /// Builds the network. Its weights are drawn now, first layer first, and its [`Execution`] is
-    /// chosen now: the CPU kernels with products of f32, on a path no higher than the environment
-    /// variable `LSOFTMAX_KERNEL` says. [`Network::with_execution`] sets another.
+    /// Builds the network. Its weights are initialised eagerly, in the order of the layers. Its
+    /// [`Execution`] is [`Execution::default`]; [`Network::with_execution`] sets another.
     ///
     /// # Errors
-    /// When the description does not fit together.
+    /// When the layers do not fit together.
     pub fn init(&self, device: &Device) -> Result<Network, NetworkError> {
+        self.init_with(Execution::default(), device)
+    }
+
+    /// As [`NetworkConfig::init`], with an execution that was chosen before.
+    ///
+    /// # Errors
+    /// When the layers do not fit together.
+    pub fn init_with(
+        &self,
+        execution: Execution,
+        device: &Device,
+    ) -> Result<Network, NetworkError> {
         let stack = self.stack()?;
-        let units = stack.units().iter().enumerate();
-        let units = units
-            .map(|(index, unit)| ConvUnit::new(stack.unit_input(index)[0], *unit, device))
-            .collect();
-        Ok(Network { units, stack: Arc::new(stack), execution: Execution::default() })
+        let unit = |(index, unit): (usize, &Unit)| {
+            let channels = stack.unit_input(index)[0];
+            ConvUnit::new_with(channels, *unit, execution.clone(), device)
+        };
+        let units = stack.units().iter().enumerate().map(unit).collect();
+        Ok(Network { units, stack: Arc::new(stack), execution })
     }
 }
 
@@ -42,10 +54,10 @@ pub struct Network {
     /// The layers, first to last. The last one, whose kernel is as large as its input, gives the
     /// features.
     pub units: Vec<ConvUnit>,
-    /// Sizes of everything, layer by layer.
+    /// The sizes of every layer.
     #[module(skip)]
     stack: Arc<Stack>,
-    /// What computes all units.
+    /// The execution of all units.
     #[module(skip)]
     execution: Execution,
 }
@@ -59,8 +71,8 @@ impl Network {
     /// - output: `[images, features]`
     ///
     /// # Errors
-    /// When the images have another size than the network was described for, or the kernel
-    /// path asked for is unavailable.
+    /// When the size of the images differs from the input size of the network, or the requested kernel
+    /// path is unavailable.
     pub fn forward(&self, images: Tensor<4>) -> Result<Tensor<2>, NetworkError> {
         let [count, channels, height, width] = images.dims();
         let (found, expected) = ([channels, height, width], self.stack.input());
@@ -72,8 +84,8 @@ impl Network {
         Ok(output.reshape([count, features]))
     }
 
-    /// Sets what computes the network. It counts for all units, whatever their own
-    /// [execution](ConvUnit::with_execution) is.
+    /// Sets the execution of the network. It overrides that of the
+    /// [units](ConvUnit::with_execution).
     ///
     /// ```
     /// use burn::tensor::Device;
@@ -87,7 +99,7 @@ impl Network {
         self
     }
 
-    /// What computes the network.
+    /// The execution of the network.
     pub fn execution(&self) -> &Execution {
         &self.execution
     }

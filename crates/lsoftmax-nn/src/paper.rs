@@ -2,7 +2,7 @@
 
 use crate::{Activation, FeaturesConfig, NetworkConfig, NetworkError, StageConfig};
 
-/// A network of the paper and the data set that it is for.
+/// A network of the paper and its data set.
 #[derive(Clone, Copy, Debug)]
 pub struct PaperNetwork {
     /// Its name.
@@ -12,7 +12,7 @@ pub struct PaperNetwork {
     config: fn() -> NetworkConfig,
 }
 
-/// The paper's networks. One more is one more line here, and its constructor below.
+/// The paper's networks. To add one, add a line here and a constructor below.
 const NETWORKS: [PaperNetwork; 5] = [
     PaperNetwork { name: "mnist-2d", classes: 10, config: NetworkConfig::mnist_2d },
     PaperNetwork { name: "mnist", classes: 10, config: NetworkConfig::mnist },
@@ -22,7 +22,7 @@ const NETWORKS: [PaperNetwork; 5] = [
 ];
 
 impl PaperNetwork {
-    /// The network of a name.
+    /// The network with a name.
     ///
     /// ```
     /// use lsoftmax_nn::PaperNetwork;
@@ -59,7 +59,7 @@ impl NetworkConfig {
         names
     };
 
-    /// The paper's network of a name.
+    /// The paper's network with a name.
     ///
     /// # Errors
     /// When no network has this name; the error lists the names.
@@ -67,7 +67,7 @@ impl NetworkConfig {
         Ok(PaperNetwork::named(name)?.config())
     }
 
-    /// The network of the paper's Figure 2: two linear features, to be plotted.
+    /// The network of the paper's Figure 2, with two linear features for plotting.
     pub fn mnist_2d() -> Self {
         let stage = |filters| StageConfig { kernel: 5, ..StageConfig::new(filters, 2) };
         Self {
@@ -120,7 +120,7 @@ impl NetworkConfig {
     }
 }
 
-/// The first convolution of a network: a stage of one without pooling.
+/// The first convolution of a network: a stage of one unit without pooling.
 fn first(filters: usize) -> StageConfig {
     StageConfig { pool: false, ..StageConfig::new(filters, 1) }
 }

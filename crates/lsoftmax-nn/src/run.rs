@@ -1,4 +1,4 @@
-//! Which code computes a chain of units.
+//! Dispatch of a chain of units to the fused or the composed implementation.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use lsoftmax_kernels::conv::Stack;
 
 use crate::{ConvUnit, NetworkError, composed, fused};
 
-/// Computes units one after the other: on the CPU together, with the kernels, elsewhere composed of
-/// Burn's own operations.
+/// Computes a chain of units: fused by the kernels on the CPU, composed of Burn's own operations
+/// elsewhere.
 ///
-/// A frozen unit on a device with autodiff is composed, too: the kernels train, or infer.
+/// A frozen unit on a device with autodiff is composed too, since the kernels do not support it.
 pub(crate) fn units(
     units: &[ConvUnit],
     stack: &Arc<Stack>,

@@ -1,4 +1,4 @@
-//! What a description amounts to, layer by layer.
+//! A table of the layers of a network.
 
 use std::fmt;
 
@@ -15,26 +15,26 @@ pub struct NetworkSummary {
     pub input: [usize; 3],
     /// The layers, first to last.
     pub layers: Vec<LayerSummary>,
-    /// What training learns, of all layers. Batch norm's running statistics are not among it.
+    /// The number of trainable parameters, without batch norm's running statistics.
     pub parameters: u64,
-    /// Multiply-adds of an image's forward pass.
+    /// The number of multiply-adds of the forward pass of an image.
     pub multiply_adds: u64,
 }
 
 /// A layer of a [`NetworkSummary`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerSummary {
-    /// Such as conv1.2, the second convolution of stage conv1; pool1; features.
+    /// The name, such as `conv1.2` (the second convolution of stage conv1), `pool1` or `features`.
     pub name: String,
     /// Height and width of the kernel.
     pub kernel: [usize; 2],
-    /// Input pixels from one output pixel to the next.
+    /// The stride.
     pub stride: usize,
     /// Channels, height and width of the output.
     pub output: [usize; 3],
-    /// Parameters, batch norm's and PReLU's included.
+    /// The number of parameters, including those of batch norm and PReLU.
     pub parameters: u64,
-    /// Multiply-adds of an image's convolution, padding counted as if it were pixels.
+    /// The number of multiply-adds of the convolution of an image, including padding.
     pub multiply_adds: u64,
 }
 
@@ -42,15 +42,15 @@ impl NetworkConfig {
     /// The layers of the network with their sizes.
     ///
     /// # Errors
-    /// When the description does not fit together.
+    /// When the layers do not fit together.
     pub fn summary(&self) -> Result<NetworkSummary, NetworkError> {
         let stack = self.stack()?;
         let mut layers = Vec::with_capacity(stack.units().len() + self.stages.len());
         let mut unit = 0;
         for (index, stage) in self.stages.iter().enumerate() {
             let name = self.stage_name(index);
-            for place in 1..=stage.units {
-                layers.push(convolution(&stack, unit, format!("{name}.{place}")));
+            for number in 1..=stage.units {
+                layers.push(convolution(&stack, unit, format!("{name}.{number}")));
                 unit += 1;
             }
             if stage.pool {
@@ -117,17 +117,17 @@ fn row(a: &str, b: &str, c: &str, d: &str, e: &str, f: &str) -> [String; 6] {
     [a, b, c, d, e, f].map(str::to_owned)
 }
 
-/// Sizes, as 64x28x28.
+/// Formats sizes as 64x28x28.
 fn by(sizes: &[usize]) -> String {
     sizes.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// A number with its thousands apart, as 1,234,567.
+/// Formats a number with thousands separators, as 1,234,567.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

@@ -7,20 +7,19 @@ use lsoftmax_kernels::conv::{Stack, Unit};
 
 use crate::{NetworkError, run};
 
-/// The slopes that PReLU starts with, as in He et al.
+/// The initial slopes of PReLU, as in He et al.
 const SLOPE: f64 = 0.25;
 
-/// The default share of a batch in batch norm's running statistics.
+/// The default momentum of batch norm's running statistics.
 const MOMENTUM: f64 = 0.1;
 
-/// A convolution, then what its [`Unit`] asks for of batch norm, PReLU and 2x2 max pooling, in this
-/// order.
+/// A convolution, followed by batch norm, PReLU and 2x2 max pooling, as its [`Unit`] specifies.
 ///
-/// With z the convolution of the input (plus a bias), over a channel:
+/// With z the convolution of the input (plus a bias), per channel:
 ///
 /// - batch norm: u = γ (z − mean) / √(variance + ε) + β, with ε = 1e-5
 /// - PReLU: u if u > 0, else slope · u
-/// - pooling: the largest of two by two, the last row and column alone where the size is odd
+/// - pooling: the maximum of 2x2 windows, which are smaller at the end of an odd height or width
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -44,11 +43,11 @@ pub struct ConvUnit {
     pub beta: Option<Param<Tensor<1>>>,
     /// PReLU's slopes, one per filter.
     pub slope: Option<Param<Tensor<1>>>,
-    /// The mean that inference uses, one per filter.
+    /// The running mean for inference, one per filter.
     pub running_mean: Option<RunningState<Tensor<1>>>,
-    /// The variance that inference uses (divided by the count less one), one per filter.
+    /// The running (unbiased) variance for inference, one per filter.
     pub running_var: Option<RunningState<Tensor<1>>>,
-    /// Whether batch norm may train; [`Module::freeze`] and [`Module::valid`] turn it off.
+    /// Whether batch norm uses batch statistics; [`Module::freeze`] and [`Module::valid`] turn it off.
     pub training: Param<Flag>,
     #[module(skip)]
     unit: Unit,
@@ -59,14 +58,24 @@ pub struct ConvUnit {
 }
 
 impl ConvUnit {
-    /// A unit for an input of `channels` channels. Its weights are drawn now, not at first use.
+    /// A unit for an input of `channels` channels. Its weights are initialised eagerly, not at first use.
     ///
-    /// The weights start normal with a variance of 2 / fan-in (He et al.), gamma and the running
-    /// variance with 1, the slopes with 0.25, all others with 0.
+    /// The weights are normal with a variance of 2 / fan-in (He et al.), gamma and the running variance
+    /// are 1, the slopes 0.25, all others 0.
     ///
     /// # Panics
     /// When a size is 0 or the stride is not 1 or 2.
     pub fn new(channels: usize, unit: Unit, device: &Device) -> Self {
+        Self::new_with(channels, unit, Execution::default(), device)
+    }
+
+    /// As [`ConvUnit::new`], with an execution that was chosen before.
+    pub(crate) fn new_with(
+        channels: usize,
+        unit: Unit,
+        execution: Execution,
+        device: &Device,
+    ) -> Self {
         let Unit { filters, kernel: [height, width], stride, bias, norm, prelu, .. } = unit;
         let sizes = [channels, filters, height, width];
         assert!(!sizes.contains(&0), "a unit needs channels, filters and a kernel");
@@ -94,11 +103,11 @@ impl ConvUnit {
             training: Param::from_bool(true),
             unit,
             momentum: MOMENTUM,
-            execution: Execution::default(),
+            execution,
         }
     }
 
-    /// Sets the share of a batch in batch norm's running statistics; 0.1 by default.
+    /// Sets the momentum of batch norm's running statistics, the weight of the new batch; 0.1 by default.
     ///
     /// # Panics
     /// When it is not from 0 to 1.
@@ -108,8 +117,8 @@ impl ConvUnit {
         self
     }
 
-    /// Sets what computes the unit when it is run by itself; by default the CPU kernels with products
-    /// of f32. Inside a [`Network`](crate::Network) the network's execution counts, not this one.
+    /// Sets the execution of the unit when it is run by itself; by default the CPU kernels with f32
+    /// products. A [`Network`](crate::Network) uses its own execution instead.
     pub fn with_execution(mut self, execution: Execution) -> Self {
         self.execution = execution;
         self
@@ -117,8 +126,8 @@ impl ConvUnit {
 
     /// Computes the unit by itself.
     ///
-    /// On a device with autodiff, batch norm takes the batch's mean and variance and moves the running
-    /// ones towards them; on a plain device, or when frozen, it takes the running ones.
+    /// On a device with autodiff, batch norm uses the mean and variance of the batch and updates the
+    /// running statistics; on a plain device, or when frozen, it uses the running statistics.
     ///
     /// # Shapes
     /// - input: `[images, channels, height, width]`
@@ -126,8 +135,8 @@ impl ConvUnit {
     ///   with pooling half of that, rounded up
     ///
     /// # Errors
-    /// When the input has other channels or is smaller than the kernel, or the kernel path asked for
-    /// is unavailable.
+    /// When the input has another number of channels or is smaller than the kernel, or the requested
+    /// kernel path is unavailable.
     pub fn forward(&self, input: Tensor<4>) -> Result<Tensor<4>, NetworkError> {
         let [_, channels, height, width] = input.dims();
         let expected = self.weight.dims()[1];
@@ -139,29 +148,29 @@ impl ConvUnit {
         run::units(std::slice::from_ref(self), &stack.into(), &self.execution, input)
     }
 
-    /// What the unit consists of.
+    /// The description of the unit.
     pub fn unit(&self) -> Unit {
         self.unit
     }
 
-    /// Whether batch norm takes the statistics of this input: Burn's own batch norm decides the same.
+    /// Whether batch norm uses the statistics of this input, under the same conditions as Burn's own.
     pub(crate) fn trains_on(&self, input: &Tensor<4>) -> bool {
         input.device().is_autodiff() && self.training.is_enabled()
     }
 
-    /// Moves the running statistics towards a batch's mean and variance (divided by `count`, the
-    /// values of a channel). What is kept is divided by the count less one, if that is not zero.
+    /// Updates the running statistics with the mean and (biased) variance of a batch with `count` values
+    /// per channel. The running variance is unbiased, unless `count` is 1.
     pub(crate) fn update_running(&self, mean: Tensor<1>, variance: Tensor<1>, count: usize) {
         let unbiased = if count > 1 { count as f64 / (count - 1) as f64 } else { 1.0 };
-        let towards = |running: &Option<RunningState<Tensor<1>>>, batch: Tensor<1>, scale: f64| {
+        let update = |running: &Option<RunningState<Tensor<1>>>, batch: Tensor<1>, scale: f64| {
             let Some(running) = running else { return };
-            let kept = running.value_sync().to_device(&batch.device());
-            let kept = kept.mul_scalar(1.0 - self.momentum);
-            running.update((kept + batch.mul_scalar(self.momentum * scale)).detach());
-            // Else the update would be pending, and a record taken now would miss it.
+            let previous = running.value_sync().to_device(&batch.device());
+            let previous = previous.mul_scalar(1.0 - self.momentum);
+            running.update((previous + batch.mul_scalar(self.momentum * scale)).detach());
+            // Without this the update would be pending, and a record taken now would miss it.
             running.value_sync();
         };
-        towards(&self.running_mean, mean, 1.0);
-        towards(&self.running_var, variance, unbiased);
+        update(&self.running_mean, mean, 1.0);
+        update(&self.running_var, variance, unbiased);
     }
 }

@@ -1,4 +1,4 @@
-//! The paper's networks, layer by layer, and descriptions that are wrong.
+//! The paper's networks, layer by layer, and invalid descriptions.
 
 use burn::config::Config;
 use burn::module::Module;
@@ -7,7 +7,7 @@ use lsoftmax_nn::{
     Activation, FeaturesConfig, NetworkConfig, NetworkError, PaperNetwork, StackError, StageConfig,
 };
 
-/// The outputs of all layers: a name, how many in a row, and channels, height and width.
+/// The outputs of all layers: name, number of consecutive layers, and channels, height and width.
 type Expected = (&'static str, usize, [usize; 3]);
 
 /// Table 1 of the paper with the sizes of every layer, pooling rounded up.
@@ -161,7 +161,7 @@ fn a_summary_is_an_aligned_table_and_json() {
 }
 
 #[test]
-fn a_description_says_only_what_is_unusual() {
+fn a_description_may_omit_defaults() {
     let text = r#"
         input = [1, 28, 28]
         features = { size = 2, activation = "none" }
@@ -191,7 +191,7 @@ fn a_description_says_only_what_is_unusual() {
 }
 
 #[test]
-fn every_network_is_written_and_read_back_whole() {
+fn every_network_survives_serialization() {
     for name in NetworkConfig::NAMES {
         let config = NetworkConfig::named(name).unwrap();
         assert_eq!(toml::from_str::<NetworkConfig>(&toml::to_string(&config).unwrap()), Ok(config));
@@ -205,7 +205,7 @@ fn every_network_is_written_and_read_back_whole() {
 }
 
 #[test]
-fn a_description_with_an_unknown_word_is_refused() {
+fn a_description_with_an_unknown_key_is_rejected() {
     for (text, message) in [
         (
             "input = [1, 2, 2]\nstages = []\nfeatures = { size = 2 }\nhead = 3",
@@ -231,7 +231,7 @@ fn a_description_with_an_unknown_word_is_refused() {
 }
 
 #[test]
-fn an_unknown_name_is_answered_with_all_names() {
+fn the_error_of_an_unknown_name_lists_all_names() {
     for name in ["cifra10", "MNIST", ""] {
         let message = NetworkConfig::named(name).unwrap_err().to_string();
         let expected = format!(
@@ -258,7 +258,7 @@ fn message(change: impl FnOnce(&mut NetworkConfig)) -> String {
 }
 
 #[test]
-fn a_description_that_does_not_fit_is_refused_in_a_sentence() {
+fn a_description_whose_layers_do_not_fit_is_rejected() {
     let found = message(|config| config.input[1] = 0);
     assert_eq!(found, "the height of the input must be from 1 to 65536, but is 0");
     let found = message(|config| config.stages[0].filters = 0);
@@ -277,15 +277,13 @@ fn a_description_that_does_not_fit_is_refused_in_a_sentence() {
     let found = message(|config| config.features.size = 0);
     assert_eq!(found, "the number of features must be from 1 to 65536, but is 0");
     let found = message(|config| config.stages[1].filters = 65_536);
-    assert!(
-        found.ends_with(
-            "which is more than 2147483648: take fewer filters or features, or pool more"
-        )
-    );
+    assert!(found.ends_with(
+        "which is more than 2147483648; use fewer filters or features, or more pooling"
+    ));
 }
 
 #[test]
-fn the_largest_sizes_of_all_overflow_nothing() {
+fn the_largest_sizes_do_not_overflow() {
     let stage = StageConfig { kernel: 65_536, ..StageConfig::new(65_536, 1000) };
     let config = NetworkConfig {
         input: [65_536; 3],
@@ -293,7 +291,7 @@ fn the_largest_sizes_of_all_overflow_nothing() {
         features: FeaturesConfig::new(65_536),
     };
     assert!(matches!(config.stack(), Err(NetworkError::Stack(StackError::Large { unit: 0 }))));
-    // Few weights on large maps: the multiply-adds are many.
+    // Few weights on large feature maps give many multiply-adds.
     let stage = StageConfig { pool: false, ..StageConfig::new(1, 999) };
     let mut config = NetworkConfig { input: [1, 46_000, 46_000], stages: vec![stage], ..config };
     config.features.size = 1;
@@ -302,7 +300,7 @@ fn the_largest_sizes_of_all_overflow_nothing() {
 }
 
 #[test]
-fn a_network_without_stages_is_a_layer_of_features() {
+fn a_network_without_stages_is_the_feature_layer() {
     let config =
         NetworkConfig { input: [1, 4, 3], stages: vec![], features: FeaturesConfig::new(7) };
     let network = config.init(&Device::flex()).unwrap();

@@ -10,7 +10,7 @@ use lsoftmax_nn::{
 };
 use lsoftmax_testing::assert_close_to_scale;
 
-/// Odd sizes, stride 2, both poolings, channels around a group of 32.
+/// Odd sizes, stride 2, with and without pooling, numbers of channels around 32.
 fn config(activation: Activation) -> NetworkConfig {
     NetworkConfig {
         input: [3, 19, 15],
@@ -23,8 +23,7 @@ fn config(activation: Activation) -> NetworkConfig {
     }
 }
 
-/// What is drawn from a seed. The CPU backend has one generator for all threads, so that two tests
-/// must not draw at once.
+/// Serialises tests that draw random numbers, since the CPU backend has one generator for all threads.
 fn drawn<T>(seed: u64, device: &Device, draw: impl FnOnce() -> T) -> T {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +106,7 @@ fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradie
 }
 
 #[test]
-fn a_single_unit_agrees_whatever_it_consists_of() {
+fn every_kind_of_unit_agrees() {
     for choice in 0..16 {
         let has = |bit: usize| choice >> bit & 1 == 1;
         let (bias, norm, prelu, pool) = (has(0), has(1), has(2), has(3));
@@ -117,7 +116,7 @@ fn a_single_unit_agrees_whatever_it_consists_of() {
             let unit = drawn(3, &device, || ConvUnit::new(5, unit, &device));
             let unit = unit.with_execution(execution);
             let output = unit.forward(batch(&device, [6, 5, 7, 9])).unwrap();
-            // Not a sum of squares: batch norm keeps that the same, whatever the weights.
+            // Not a sum of squares, which batch norm makes independent of the weights.
             let upstream = batch(&device, output.dims());
             let gradients = (output.clone() * upstream).sum().backward();
             (numbers(output), parameters(&unit, &gradients))
@@ -126,7 +125,7 @@ fn a_single_unit_agrees_whatever_it_consists_of() {
         let (expected, expected_gradients) = run(Execution::Composed);
         assert_close("output", &found, &expected, 1e-5);
         for ((name, found), (_, expected)) in found_gradients.iter().zip(&expected_gradients) {
-            // Batch norm takes a bias away: its gradient is rounding in one, zero in the other.
+            // Batch norm cancels a bias: its gradient is rounding noise in one and zero in the other.
             let tolerance = if *name == "bias" && has(1) { 1.0 } else { 1e-4 };
             assert_close(name, found, expected, tolerance);
         }
@@ -147,13 +146,13 @@ fn bf16_stays_near_f32() {
 }
 
 #[test]
-fn gradients_of_a_frozen_start_are_not_asked_for_and_the_rest_are_the_same() {
+fn frozen_first_layers_have_no_gradients_and_do_not_affect_the_others() {
     let config = config(Activation::Prelu);
     let run = |frozen: bool| {
         let device = Device::flex().autodiff();
         let mut network = network(&config, &device);
         if frozen {
-            // The weights only: a frozen unit as a whole would take its running statistics.
+            // Only the weights: a completely frozen unit would use its running statistics.
             network.units[0].weight = network.units[0].weight.clone().no_grad();
         }
         let features = network.forward(batch(&device, [4, 3, 19, 15])).unwrap();
@@ -167,7 +166,7 @@ fn gradients_of_a_frozen_start_are_not_asked_for_and_the_rest_are_the_same() {
 }
 
 #[test]
-fn a_network_is_the_same_bits_whatever_the_number_of_threads() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let config = config(Activation::Prelu);
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

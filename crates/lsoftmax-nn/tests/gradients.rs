@@ -13,12 +13,12 @@ const STEP: f64 = 1e-5;
 
 const CHANNELS: usize = 2;
 
-/// The loss that is differentiated: a fixed weight for every output.
+/// The loss: a fixed linear combination of the outputs.
 fn loss(output: &Images, upstream: &[f64]) -> f64 {
     output.numbers.iter().zip(upstream).map(|(x, g)| x * g).sum()
 }
 
-/// (f(x + h) − f(x − h)) / 2h for every number that `numbers` finds in `state`.
+/// (f(x + h) − f(x − h)) / 2h for every number that `numbers` returns from `state`.
 fn differences<S: Clone>(
     state: &S,
     numbers: impl Fn(&mut S) -> &mut Vec<f64>,
@@ -94,7 +94,7 @@ fn gradients_with_frozen_statistics_are_those_of_the_definition() {
     check(Unit { pool: true, ..Unit::new(3) }, [5, 5], 6, false);
 }
 
-/// A unit of one channel that passes its input on: 1x1 with weight 1, then what is asked for.
+/// A unit of one channel with an identity convolution (1x1 with weight 1).
 fn passing(unit: Unit, device: &Device) -> ConvUnit {
     let passing = Unit { kernel: [1, 1], padding: 0, norm: false, ..unit };
     let mut unit = ConvUnit::new(1, passing, device);
@@ -112,7 +112,7 @@ fn at_zero_the_derivative_of_prelu_is_the_slope() {
 }
 
 #[test]
-fn the_first_of_equal_pixels_gets_the_gradient_of_pooling() {
+fn pooling_passes_the_gradient_to_the_first_of_equal_pixels() {
     let device = Device::flex().autodiff();
     let unit = passing(Unit { prelu: false, pool: true, ..Unit::new(1) }, &device);
     let input = Tensor::<4>::full([1, 1, 3, 3], -1.0, &device).require_grad();

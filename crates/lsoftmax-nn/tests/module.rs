@@ -28,7 +28,7 @@ fn batch(device: &Device, seed: u64) -> Tensor<4> {
 }
 
 #[test]
-fn running_statistics_are_those_of_a_hand_computation() {
+fn running_statistics_match_a_manual_computation() {
     let device = Device::flex().autodiff();
     let unit = Unit { kernel: [1, 1], padding: 0, ..Unit::new(1) };
     let mut unit = ConvUnit::new(1, unit, &device).with_momentum(0.25);
@@ -65,7 +65,7 @@ fn running_statistics_follow_the_batches() {
 }
 
 #[test]
-fn a_validated_network_uses_the_running_statistics_and_leaves_them() {
+fn a_network_for_inference_uses_the_running_statistics_unchanged() {
     let device = Device::flex().autodiff();
     let network = small(&device);
     network.forward(batch(&device, 1)).unwrap();
@@ -77,13 +77,13 @@ fn a_validated_network_uses_the_running_statistics_and_leaves_them() {
     let features = values(valid.forward(batch(&plain, 2)).unwrap());
     assert_eq!(values(valid.forward(batch(&plain, 2)).unwrap()), features);
     assert_eq!(running(&valid.units[0].running_mean), mean);
-    // An image's features don't depend on the others of its batch.
+    // The features of an image do not depend on the rest of the batch.
     let alone = values(valid.forward(batch(&plain, 2).narrow(0, 3, 1)).unwrap());
     assert_close("one image", &alone, &features[3 * 6..4 * 6], 1e-6);
 }
 
 #[test]
-fn a_frozen_network_uses_the_running_statistics_and_leaves_them() {
+fn a_frozen_network_uses_the_running_statistics_unchanged() {
     let device = Device::flex().autodiff();
     let network = small(&device);
     network.forward(batch(&device, 1)).unwrap();
@@ -107,7 +107,7 @@ fn one_unit_can_be_frozen() {
     assert_ne!(running(&network.units[1].running_mean), [0.0; 4]);
 }
 
-/// Everything that a record must keep.
+/// Everything that a record must contain.
 fn state(network: &Network) -> Vec<Vec<f64>> {
     let vector = |param: &Option<Param<Tensor<1>>>| param.as_ref().map(|param| values(param.val()));
     let mut state = Vec::new();
@@ -122,7 +122,7 @@ fn state(network: &Network) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn a_record_keeps_everything_the_last_update_included() {
+fn a_record_includes_the_last_update_of_the_statistics() {
     let device = Device::flex().autodiff();
     let network = small(&device);
     network.forward(batch(&device, 1)).unwrap();
@@ -133,7 +133,7 @@ fn a_record_keeps_everything_the_last_update_included() {
     other.forward(batch(&device, 9)).unwrap();
     let loaded = other.load_record(ModuleRecord::from_bytes(bytes).unwrap());
     assert_eq!(state(&loaded), before);
-    // Nothing pending comes back over what was loaded.
+    // No pending update overwrites the loaded values.
     assert_eq!(state(&loaded.valid()), before);
 }
 
@@ -147,7 +147,7 @@ fn a_network_keeps_its_execution() {
 }
 
 #[test]
-fn the_execution_of_a_network_counts_for_all_its_units() {
+fn the_execution_of_a_network_overrides_that_of_its_units() {
     let device = Device::flex();
     let network = small(&device);
     let run = |network: &Network| values(network.forward(batch(&device, 2)).unwrap());

@@ -1,4 +1,5 @@
-//! How units and networks start. Apart from the others, which would draw random numbers meanwhile.
+//! Initialisation of units and networks. A separate test program, because other tests draw random
+//! numbers concurrently.
 
 mod support;
 
@@ -14,7 +15,7 @@ use support::values;
 static RANDOM: Mutex<()> = Mutex::new(());
 
 #[test]
-fn a_seed_fixes_the_weights_whatever_is_used_first() {
+fn the_weights_depend_only_on_the_seed() {
     let _alone = RANDOM.lock().unwrap();
     let device = Device::flex();
     let weights = |network: &Network| {
@@ -30,7 +31,7 @@ fn a_seed_fixes_the_weights_whatever_is_used_first() {
 }
 
 #[test]
-fn weights_start_as_he_and_others_say() {
+fn weights_have_he_initialisation() {
     let _alone = RANDOM.lock().unwrap();
     let device = Device::flex();
     device.seed(3);
@@ -39,7 +40,8 @@ fn weights_start_as_he_and_others_say() {
     let weight = values(unit.weight.val());
     let (mean, variance) = moments(&weight);
     let expected = 2.0 / (32.0 * 15.0);
-    // 30,720 weights: a mean to √(variance / n), a variance to √(2 / n) of itself; four times that.
+    // Within four standard errors for n = 30,720: √(variance / n) for the mean, √(2 / n) relative for the
+    // variance.
     let count = weight.len() as f64;
     assert!(mean.abs() < 4.0 * (expected / count).sqrt(), "the mean is {mean}");
     assert!((variance / expected - 1.0).abs() < 4.0 * (2.0 / count).sqrt(), "{variance}");

@@ -1,4 +1,4 @@
-//! What the units and networks compute, against the definition in f64.
+//! The outputs of units and networks against the definition in f64.
 
 mod support;
 
@@ -11,7 +11,7 @@ use lsoftmax_nn::{
 use support::naive::{Images, Naive};
 use support::{assert_close, module, tensor, values};
 
-/// Units of every kind: odd sizes, strides, paddings, kernels that are not square, parts left out.
+/// Units of every kind: odd sizes, strides, paddings, non-square kernels, with and without each part.
 fn units() -> [Unit; 10] {
     let plain = Unit::new(4);
     let sized = |kernel, padding| Unit { kernel, padding, ..plain };
@@ -51,7 +51,7 @@ fn a_unit_computes_its_definition_in_training_and_in_inference() {
 }
 
 #[test]
-fn a_module_has_the_parameters_that_its_unit_asks_for() {
+fn a_module_has_the_parameters_of_its_unit() {
     for unit in units() {
         let module = ConvUnit::new(3, unit, &Device::flex());
         assert_eq!(module.unit(), unit);
@@ -64,7 +64,7 @@ fn a_module_has_the_parameters_that_its_unit_asks_for() {
 }
 
 #[test]
-fn a_unit_that_cannot_be_computed_is_not_built() {
+fn an_invalid_unit_cannot_be_built() {
     let panics = |channels, unit| {
         std::panic::catch_unwind(|| ConvUnit::new(channels, unit, &Device::flex())).is_err()
     };
@@ -79,7 +79,7 @@ fn a_unit_that_cannot_be_computed_is_not_built() {
 }
 
 #[test]
-fn an_input_smaller_than_the_kernel_is_an_error_whatever_computes_it() {
+fn an_input_smaller_than_the_kernel_is_an_error_with_every_execution() {
     for execution in [Execution::default(), Execution::Composed] {
         let unit = Unit { kernel: [5, 5], padding: 0, ..Unit::new(4) };
         let unit = ConvUnit::new(1, unit, &Device::flex()).with_execution(execution);
@@ -92,7 +92,7 @@ fn an_input_smaller_than_the_kernel_is_an_error_whatever_computes_it() {
 }
 
 #[test]
-fn pooling_never_takes_its_padding_for_a_pixel() {
+fn pooling_ignores_its_padding() {
     let device = Device::flex();
     let sized = Unit { kernel: [1, 1], padding: 0, ..Unit::new(1) };
     let pooling = Unit { norm: false, prelu: false, pool: true, ..sized };
@@ -116,7 +116,7 @@ fn tiny(activation: Activation) -> NetworkConfig {
 }
 
 #[test]
-fn a_network_is_its_units_one_after_the_other() {
+fn a_network_is_the_sequence_of_its_units() {
     for activation in [Activation::Prelu, Activation::None] {
         for (device, training) in [(Device::flex().autodiff(), true), (Device::flex(), false)] {
             let mut network = tiny(activation).init(&device).unwrap();
@@ -136,7 +136,7 @@ fn a_network_is_its_units_one_after_the_other() {
 }
 
 #[test]
-fn features_without_activation_go_in_all_directions() {
+fn the_feature_layer_has_a_bias_or_batch_norm_and_prelu() {
     let network = tiny(Activation::None).init(&Device::flex()).unwrap();
     let last = network.units.last().unwrap();
     assert!(last.bias.is_some() && last.gamma.is_none() && last.slope.is_none());
@@ -147,7 +147,7 @@ fn features_without_activation_go_in_all_directions() {
 }
 
 #[test]
-fn images_of_another_size_are_refused_in_words() {
+fn images_of_another_size_are_rejected() {
     let device = Device::flex();
     let network = tiny(Activation::None).init(&device).unwrap();
     let error = network.forward(Tensor::zeros([1, 2, 9, 11], &device)).unwrap_err();

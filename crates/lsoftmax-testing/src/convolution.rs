@@ -1,4 +1,4 @@
-//! A convolution by its definition, one product at a time.
+//! A naive convolution, one product at a time.
 
 /// The sizes of a convolution. Images are N x C x H x W, weights filters x channels x height x width.
 #[derive(Clone, Copy, Debug)]
@@ -9,9 +9,9 @@ pub struct Convolution {
     pub filters: usize,
     /// Height and width of the kernel.
     pub kernel: [usize; 2],
-    /// Zeros around the input, on every side.
+    /// The number of zeros on every side of the input.
     pub padding: usize,
-    /// Input pixels from one output pixel to the next.
+    /// The stride in both directions.
     pub stride: usize,
 }
 
@@ -24,8 +24,8 @@ impl Convolution {
         [self.filters, side(height, self.kernel[0]), side(width, self.kernel[1])]
     }
 
-    /// Every product: calls `visit(output, weight, input)` with the three indices. The products of
-    /// one output come in the order of its weights.
+    /// Calls `visit(output, weight, input)` with the indices of every product. The products of one
+    /// output are visited in the order of its weights.
     pub fn products(&self, images: usize, mut visit: impl FnMut(usize, usize, usize)) {
         let [channels, height, width] = self.input;
         let [filters, rows, columns] = self.output();

@@ -1,5 +1,6 @@
-//! What the tests of several crates share: reproducible random numbers, comparisons that say what
-//! differs, and a naive convolution. Plain numbers only, so that the kernels' tests need no Burn.
+//! Test support shared by several crates: reproducible random numbers, comparisons with detailed
+//! messages, and a naive convolution. It works on plain numbers, so that the kernels' tests do not
+//! depend on Burn.
 
 mod compare;
 mod convolution;

@@ -14,7 +14,7 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// A uniform number from [0, 1).
+    /// A uniform random number from [0, 1).
     pub fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -48,7 +48,7 @@ impl SplitMix {
 pub struct Congruential(pub u64);
 
 impl Congruential {
-    /// A sequence for a seed; sequences of neighbouring seeds are far apart.
+    /// A sequence for a seed; adjacent seeds give unrelated sequences.
     pub fn seeded(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -59,7 +59,7 @@ impl Congruential {
         self.0
     }
 
-    /// A number that f32 holds exactly.
+    /// A number with 24 random bits, exact in f32.
     pub fn single(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
@@ -69,7 +69,7 @@ impl Congruential {
         (0..count).map(|_| centre + spread * self.single()).collect()
     }
 
-    /// A number with all digits of f64.
+    /// A number with 53 random bits, exact in f64.
     pub fn double(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }

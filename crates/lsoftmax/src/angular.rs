@@ -1,14 +1,14 @@
-//! What a head asks of a margin.
+//! The interface of custom margins.
 
 use std::fmt::Debug;
 
 use crate::Number;
 
-/// An angular margin: the function ψ that takes the place of the label's cosine.
+/// An angular margin: the function ψ that replaces the label's cosine.
 ///
 /// With the angle θ between a sample x and the weights W of its label, the label's logit is
-/// `|W||x| (λ cos θ + ψ(θ)) / (1 + λ)` in place of `|W||x| cos θ`. [`Margin`](crate::Margin) is the
-/// paper's; another one is an implementation of this trait:
+/// `|W||x| (λ cos θ + ψ(θ)) / (1 + λ)` instead of `|W||x| cos θ`. [`Margin`](crate::Margin) is the
+/// paper's margin; others implement this trait:
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -38,11 +38,11 @@ use crate::Number;
 /// # Ok::<(), lsoftmax::HeadError>(())
 /// ```
 pub trait AngularMargin: Clone + Debug + Send {
-    /// ψ and its slope dψ/dcos θ at a cosine from −1 to 1. Both must be finite, also at ±1.
+    /// ψ and its slope dψ/dcos θ at a cosine from −1 to 1. Both must be finite, including at ±1.
     fn value_and_slope<N: Number>(&self, cos: N) -> (N, N);
 
-    /// Whether ψ is the cosine: there is no margin. The label's logit is then taken from the matrix
-    /// product like all others, and the loss is the plain softmax loss, to the bit.
+    /// Whether ψ is the cosine, that is, there is no margin. The label's logit is then taken from the
+    /// matrix product like all others, and the loss is bit-identical to the softmax loss.
     fn is_identity(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The loss composed of ordinary tensor operations: every backend, every float type.
+//! The loss composed of ordinary tensor operations, for every backend and float type.
 
 use burn::tensor::activation::log_softmax;
 use burn::tensor::module::linear;
@@ -11,7 +11,7 @@ use crate::lambda::shares;
 use crate::report::{LabelObservation, Report};
 use crate::{AngularMargin, HeadError};
 
-/// What a report needs of a composed forward pass, still on the device.
+/// The state of a composed forward pass that a report needs, still on the device.
 #[derive(Clone, Debug)]
 pub(crate) struct ComposedPass {
     features: Tensor<2>,
@@ -47,14 +47,14 @@ pub(crate) fn losses(
         if let Some(bias) = bias {
             label = label + bias.select(0, labels).reshape([samples, 1]);
         }
-        // Only the label's logit is replaced; the others stay as they are, to the bit.
+        // Only the label's logit is replaced; the others stay bit-identical.
         let own = is_label(index.clone(), logits.dims());
         logits.clone().mask_where(own, label.expand(logits.dims()))
     };
     (log_softmax(logits, 1).gather(1, index).reshape([samples]).neg(), pass)
 }
 
-/// `[samples, classes]`: which logits are their label's.
+/// A mask of shape `[samples, classes]` that selects the label's logit of each sample.
 fn is_label(index: Tensor<2, Int>, [samples, classes]: [usize; 2]) -> Tensor<2, Bool> {
     let device = index.device();
     let all = Tensor::<1, Int>::arange(0..classes as i64, &device).reshape([1, classes]);
@@ -74,28 +74,27 @@ fn label_logit(
     let x_square = x.clone().square().sum_dim(1);
     let w_square = w.clone().square().sum_dim(1);
     let undefined = (x_square.clone().detach() * w_square.clone().detach()).equal_scalar(0.0);
-    // Where there is no angle any finite number does: the result is not used.
+    // Where the angle is undefined, any finite number will do, because the result is masked.
     let x_norm = x_square.mask_fill(undefined.clone(), 1.0).sqrt();
     let w_norm = w_square.mask_fill(undefined.clone(), 1.0).sqrt();
     let dot = (x * w).sum_dim(1);
     let cos = dot.clone() / (x_norm.clone() * w_norm.clone());
-    // ψ and its slope are constants to differentiation, joined as the line through this point. So the
-    // infinite derivative of an arc cosine at ±1 does no harm, and the clamp of what rounding adds
-    // beyond ±1 takes no slope away.
+    // ψ is replaced by its tangent, with value and slope constant for autodiff. This avoids the infinite
+    // derivative of the arc cosine at ±1 and the zero derivative of the clamp beyond ±1.
     let constant = cos.clone().detach();
     let (value, slope) = margin.value_and_slope(constant.clone().clamp(-1.0, 1.0));
     let psi = value + slope * (cos - constant);
 
-    // Not `div_scalar`, whose derivative Burn computes in f32 whatever the tensors are.
+    // Not `div_scalar`, whose derivative Burn computes in f32 for all float types.
     let (plain_share, margin_share) = shares(lambda);
     let mixed = (x_norm * w_norm * psi).mul_scalar(margin_share) + dot.mul_scalar(plain_share);
-    // Without an angle the logit is W·x = 0, with the derivatives of plain softmax.
+    // Where the angle is undefined, the logit is W·x = 0, with the derivatives of plain softmax.
     (mixed * x_scale * w_scale).mask_where(undefined, plain)
 }
 
-/// Rows divided by their largest absolute value, which is returned too: their squares can then
-/// neither overflow nor vanish. The scale counts as a constant; it cancels. It is never so small that
-/// its reciprocal, which the backward pass takes, would be infinite.
+/// Rows divided by their largest absolute value, and that value, so that their squares neither overflow
+/// nor underflow. The scale is constant for autodiff, since it cancels. It is never so small that its
+/// reciprocal, which the backward pass uses, would be infinite.
 fn scaled(rows: Tensor<2>) -> (Tensor<2>, Tensor<2>) {
     let smallest = rows.dtype().finfo().map_or(1e-38, |info| info.min_positive);
     let scale = rows.clone().detach().max_abs_dim(1).clamp_min(smallest);

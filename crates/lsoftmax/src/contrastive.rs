@@ -7,7 +7,7 @@ use burn::tensor::{Bool, Int, Tensor};
 /// Configuration of a [`ContrastiveLoss`].
 #[derive(Config, Debug)]
 pub struct ContrastiveLossConfig {
-    /// The distance from which different pairs are far enough apart.
+    /// The distance beyond which pairs of different classes have no loss.
     #[config(default = 1.0)]
     pub margin: f64,
 }
@@ -34,8 +34,7 @@ impl ContrastiveLossConfig {
 ///     1/N Σ ½ max(0, m − d)²   for the others,      d = |a − b|
 /// ```
 ///
-/// Two different samples on the very same point have no direction to be pushed in: their gradient is
-/// zero, not NaN.
+/// Pairs of different classes at exactly the same point have a gradient of zero, not NaN.
 ///
 /// ```
 /// use burn::tensor::{Bool, Device, Tensor};
@@ -49,7 +48,7 @@ impl ContrastiveLossConfig {
 /// ```
 #[derive(Module, Debug)]
 pub struct ContrastiveLoss {
-    /// The distance from which different pairs are far enough apart.
+    /// The distance beyond which pairs of different classes have no loss.
     #[module(skip)]
     pub margin: f64,
 }
@@ -65,11 +64,11 @@ impl ContrastiveLoss {
         self.forward_no_reduction(a, b, same).mean()
     }
 
-    /// The loss of all pairs in a batch, after its features are scaled to a length of 1: half the mean over
-    /// the pairs of one class plus half the mean over the others. Without a pair of either kind its mean is 0.
+    /// The loss of all pairs in a batch, with features normalised to length 1: half the mean over pairs of
+    /// the same class plus half the mean over pairs of different classes. The mean over no pairs is 0.
     ///
-    /// With the length taken away, distances are from 0 to 2 whatever the network, and a margin below 2 has a
-    /// meaning; with the two means, few pairs of one class among many others still count.
+    /// With normalised features, distances range from 0 to 2 for any network, so that the margin has a
+    /// fixed meaning. With separate means, the few pairs of the same class are not outweighed.
     ///
     /// # Shapes
     /// - features: `[samples, features]`
@@ -78,7 +77,7 @@ impl ContrastiveLoss {
     pub fn forward_batch(&self, features: Tensor<2>, labels: Tensor<1, Int>) -> Tensor<1> {
         let [samples, _] = features.dims();
         let square = features.clone().square().sum_dim(1);
-        // A feature of length 0 has no direction: it stays where it is.
+        // Features of length 0 cannot be normalised and stay 0.
         let zero = square.clone().detach().equal_scalar(0.0);
         let length = square.zeros_like().add_scalar(1.0).mask_fill(zero.clone(), 0.0);
         let features = features / square.mask_fill(zero, 1.0).sqrt();
@@ -120,9 +119,9 @@ impl ContrastiveLoss {
         self.of_square(square, same)
     }
 
-    /// The loss of pairs whose distances have these squares.
+    /// The loss of pairs with these squared distances.
     fn of_square<const D: usize>(&self, square: Tensor<D>, same: Tensor<D, Bool>) -> Tensor<D> {
-        // √ has no finite slope at 0; coincident pairs take a constant distance of 0 instead.
+        // √ has an infinite derivative at 0; coincident pairs get a constant distance of 0 instead.
         let coincident = square.clone().detach().equal_scalar(0.0);
         let distance = square.clone().mask_fill(coincident.clone(), 1.0).sqrt();
         let distance = distance.mask_fill(coincident, 0.0);

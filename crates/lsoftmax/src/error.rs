@@ -1,28 +1,28 @@
-//! What can go wrong in a head, in sentences.
+//! Errors of the head.
 
 use lsoftmax_kernels::EngineError;
 use lsoftmax_kernels::head::ShapeError;
 
 use crate::LambdaError;
 
-/// Why a head refused a batch.
+/// Why a head rejected a batch.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum HeadError {
-    /// Sizes that don't fit, or a label that names no class.
+    /// Sizes that do not match, or a label out of range.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// The features have another width than the weights.
+    /// The number of features differs from that of the weights.
     #[error("the head was built for {expected} features per sample, but the batch has {found}")]
     Features {
-        /// Columns of the weights.
+        /// The number of columns of the weights.
         expected: usize,
-        /// Columns of the features.
+        /// The number of columns of the features.
         found: usize,
     },
-    /// There is not one label per sample.
+    /// The number of labels differs from that of the samples.
     #[error("there are {samples} samples but {labels} labels")]
     Labels {
-        /// Rows of the features.
+        /// The number of samples.
         samples: usize,
         /// The number of labels.
         labels: usize,
@@ -30,7 +30,7 @@ pub enum HeadError {
     /// λ is negative or not finite.
     #[error(transparent)]
     Lambda(#[from] LambdaError),
-    /// The kernel path asked for is unavailable.
+    /// The requested kernel path is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A feature is NaN or infinite.
@@ -40,7 +40,7 @@ pub enum HeadError {
     Feature {
         /// The first such sample.
         sample: usize,
-        /// The first such feature of it.
+        /// The index of the first such feature.
         index: usize,
         /// The value.
         value: f64,
@@ -52,7 +52,7 @@ pub enum HeadError {
     Weight {
         /// The first such class.
         class: usize,
-        /// The first such weight of it.
+        /// The index of the first such weight.
         index: usize,
         /// The value.
         value: f64,
@@ -67,9 +67,9 @@ pub enum HeadError {
         /// The value.
         value: f64,
     },
-    /// The loss of a sample is NaN or infinite though its inputs are finite.
+    /// The loss of a sample is NaN or infinite although its inputs are finite.
     #[error(
-        "the loss of sample {sample} is {value} although features and weights are finite: with |x| = {feature_norm:e} and |W| = {weight_norm:e} its logits leave the range of the number format; rescale the features"
+        "the loss of sample {sample} is {value} although features and weights are finite: with |x| = {feature_norm:e} and |W| = {weight_norm:e} its logits exceed the range of the number format; rescale the features"
     )]
     Loss {
         /// The first such sample.
@@ -84,7 +84,7 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// Whether a number that should be finite is not: training has diverged.
+    /// Whether a number is not finite, which means that training has diverged.
     pub fn is_not_finite(&self) -> bool {
         use HeadError::{Bias, Feature, Loss, Weight};
         matches!(self, Feature { .. } | Weight { .. } | Bias { .. } | Loss { .. })

@@ -1,7 +1,7 @@
 //! The loss as one operation on Burn's CPU backend, with its own backward pass.
 //!
-//! The values are computed by `lsoftmax-kernels` outside of any graph; [`HeadOps`] then hands them
-//! to autodiff together with what its backward pass needs.
+//! The values are computed by `lsoftmax-kernels` outside of any graph; [`HeadOps`] then passes them to
+//! autodiff together with the state that the backward pass needs.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::label::LabelTerm;
 use crate::report::{LabelObservation, Report};
 use crate::{AngularMargin, HeadError};
 
-/// A forward pass: inputs (shared, not copied), results, and what backward needs.
+/// A forward pass: inputs (shared, not copied), results, and the state for the backward pass.
 #[derive(Debug)]
 pub(crate) struct HeadPass {
     inputs: FlexInputs,
     forward: HeadForward,
     terms: Vec<LabelTerm>,
-    /// The log-sum-exp over all classes, the label's logit with its margin.
+    /// The log-sum-exp over all classes, with the margin in the label's logit.
     lse: Vec<f64>,
     losses: Buffer,
 }
@@ -45,13 +45,13 @@ struct FlexInputs {
 
 impl FlexInputs {
     fn new(tensors: &HeadTensors) -> Result<Self, ShapeError> {
-        fn served<const D: usize>(tensor: &Tensor<D>) -> FlexTensor {
-            contiguous(tensor.clone()).expect("`serves` has been asked")
+        fn supported<const D: usize>(tensor: &Tensor<D>) -> FlexTensor {
+            contiguous(tensor.clone()).expect("`is_supported` has been checked")
         }
         Ok(Self {
-            features: served(&tensors.features),
-            weight: served(&tensors.weight),
-            bias: tensors.bias.as_ref().map(served),
+            features: supported(&tensors.features),
+            weight: supported(&tensors.weight),
+            bias: tensors.bias.as_ref().map(supported),
             labels: label_indices(tensors.labels.clone(), tensors.weight.dims()[0])?,
         })
     }
@@ -73,7 +73,7 @@ impl FlexInputs {
     }
 }
 
-/// The head's operation, for the backends that have it.
+/// The head's operation, for the backends that support it.
 #[backend_extension(Flex, Autodiff)]
 pub(crate) trait HeadOps: Backend {
     /// The losses of `pass`, as a function of the two tensors.
@@ -92,12 +92,13 @@ pub(crate) trait HeadOps: Backend {
     ) -> FloatTensor<Self>;
 }
 
-/// Whether [`losses`] can take these tensors: f32 on the CPU backend.
-pub(crate) fn serves(tensors: &HeadTensors) -> bool {
-    fn served<const D: usize>(tensor: &Tensor<D>) -> bool {
+/// Whether [`losses`] supports these tensors: f32 on the CPU backend.
+pub(crate) fn is_supported(tensors: &HeadTensors) -> bool {
+    fn supported<const D: usize>(tensor: &Tensor<D>) -> bool {
         tensor.dtype() == DType::F32 && is_flex(tensor)
     }
-    served(&tensors.features) && served(&tensors.weight) && tensors.bias.as_ref().is_none_or(served)
+    let HeadTensors { features, weight, bias, .. } = tensors;
+    supported(features) && supported(weight) && bias.as_ref().is_none_or(supported)
 }
 
 /// The loss of every sample.
@@ -112,15 +113,15 @@ pub(crate) fn losses(
     let forward = head::forward(engine, &inputs.problem()?, tracked);
     let pass = Arc::new(HeadPass::new(inputs, forward, margin, lambda)?);
     let HeadTensors { features, weight, bias, .. } = tensors;
-    let (x, w, kept) = (features.into_dispatch(), weight.into_dispatch(), pass.clone());
+    let (x, w, shared) = (features.into_dispatch(), weight.into_dispatch(), pass.clone());
     let losses = match bias {
-        None => Dispatch::head_losses(x, w, kept),
-        Some(bias) => Dispatch::head_losses_with_bias(x, w, bias.into_dispatch(), kept),
+        None => Dispatch::head_losses(x, w, shared),
+        Some(bias) => Dispatch::head_losses_with_bias(x, w, bias.into_dispatch(), shared),
     };
     Ok((Tensor::from_dispatch(losses), pass))
 }
 
-/// The labels, if each names a class.
+/// The labels, if all are in range.
 pub(crate) fn label_indices(
     labels: Tensor<1, Int>,
     classes: usize,
@@ -150,8 +151,8 @@ impl HeadPass {
             } else {
                 term.logit + inputs.label_bias(i)
             };
-            // ln(e^logit + e^others) and that minus the logit, without overflow. The first is not
-            // the second plus the logit: beside a huge logit the sum would be lost to rounding.
+            // ln(e^logit + e^others), and the same minus the logit, without overflow. The first is not
+            // computed from the second, since adding a huge logit would lose it to rounding.
             let gap = sample.others_lse - logit;
             let tail = (-gap.abs()).exp().ln_1p();
             terms.push(term);
@@ -163,7 +164,7 @@ impl HeadPass {
         Ok(pass)
     }
 
-    /// Names the first number that is not finite. Searches only when there is one.
+    /// Returns an error for the first number that is not finite. Searches only if there is one.
     fn check(&self) -> Result<(), HeadError> {
         let FlexInputs { features, weight, bias, labels } = &self.inputs;
         let (low, high) = self.forward.weight_norms;
@@ -171,7 +172,7 @@ impl HeadPass {
         let finite = |sample: &head::HeadSample| sample.geometry.feature_norm.is_finite();
         let finite_features = self.forward.samples.iter().all(finite);
         let finite_weights = low.is_finite() && high.is_finite();
-        // A bias of −∞ shows nowhere else: its class only becomes impossible.
+        // A bias of −∞ has no other visible effect: its class just gets probability 0.
         let finite_bias = bias.iter().flat_map(as_slice).all(|bias| bias.is_finite());
         if bad.is_none() && finite_features && finite_weights && finite_bias {
             return Ok(());
@@ -214,7 +215,7 @@ impl HeadPass {
         let problem = self.inputs.problem().expect("the forward pass has checked the problem");
         let labels: Vec<_> = (0..problem.samples())
             .map(|i| {
-                // p_y − 1, as minus the others' share: exact where p_y is nearly 1.
+                // p_y − 1 as minus the probability of the other classes, accurate for p_y near 1.
                 let others = (self.forward.samples[i].others_lse - self.lse[i]).exp();
                 self.terms[i].gradient(-f64::from(upstream[i]) * others)
             })
@@ -261,7 +262,7 @@ impl<C: CheckpointStrategy> HeadOps for Autodiff<Flex, C> {
     }
 }
 
-/// Enters the losses into the graph: features, weight and, with three parents, bias.
+/// Registers the losses in the graph, with features, weight and optionally bias as parents.
 fn track<C: CheckpointStrategy, const N: usize>(
     parents: [NodeGuard; N],
     pass: Arc<HeadPass>,

@@ -27,20 +27,20 @@ use crate::{AngularMargin, HeadError, Margin, Report, lambda};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LSoftmaxConfig {
-    /// Features of a sample, D.
+    /// The number of features per sample, D.
     pub features: usize,
-    /// Classes, K.
+    /// The number of classes, K.
     pub classes: usize,
     /// The margin m; 4 by default.
     #[serde(default = "default_margin")]
     pub margin: Margin,
-    /// Whether there is a bias, added outside the margin. The paper leaves it out, and so does this.
+    /// Whether there is a bias, added outside the margin; as in the paper, there is none by default.
     #[serde(default)]
     pub bias: bool,
     /// The precision of matrix products on the CPU.
     #[serde(default)]
     pub precision: Precision,
-    /// How the weights start; He's normal initialisation by default. A bias starts at 0.
+    /// The initialisation of the weights; He's normal initialisation by default. A bias starts at 0.
     #[serde(default = "default_initializer")]
     pub initializer: Initializer,
 }
@@ -68,7 +68,7 @@ impl LSoftmaxConfig {
         }
     }
 
-    /// Sets the margin m, whole or not. For a margin from outside use [`Margin::new`] and the field.
+    /// Sets the margin m. For untrusted input, use [`Margin::new`] and set the field.
     ///
     /// # Panics
     /// When `margin` is not a number from 1 to 1000.
@@ -89,18 +89,26 @@ impl LSoftmaxConfig {
         self
     }
 
-    /// Sets how the weights start.
+    /// Sets the initialisation of the weights.
     pub fn with_initializer(mut self, initializer: Initializer) -> Self {
         self.initializer = initializer;
         self
     }
 
-    /// Builds the head. Its weights are drawn now, not at first use, and its [`Execution`] is chosen
-    /// now, from the precision and the environment variable `LSOFTMAX_KERNEL`.
+    /// Builds the head. Its weights are initialised eagerly, not at first use, and its [`Execution`] is
+    /// determined by the precision and the environment variable `LSOFTMAX_KERNEL`.
     ///
     /// # Panics
     /// When there are no features or no classes.
     pub fn init(&self, device: &Device) -> LSoftmax {
+        self.init_with(Execution::new(self.precision), device)
+    }
+
+    /// As [`LSoftmaxConfig::init`], with an execution that was chosen before; it decides the precision.
+    ///
+    /// # Panics
+    /// When there are no features or no classes.
+    pub fn init_with(&self, execution: Execution, device: &Device) -> LSoftmax {
         let Self { features, classes, .. } = *self;
         assert!(features > 0 && classes > 0, "a head needs features and classes");
         let weight: Param<Tensor<2>> =
@@ -111,14 +119,13 @@ impl LSoftmaxConfig {
             bias.val();
             bias
         });
-        let execution = Execution::new(self.precision);
         LSoftmax { weight, bias, margin: self.margin, execution }
     }
 }
 
 /// A classification head with an angular margin: the weights of the last layer and the loss in one.
 ///
-/// In place of `Linear` and `CrossEntropyLoss`:
+/// It replaces `Linear` and `CrossEntropyLoss`:
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -144,12 +151,12 @@ pub struct LSoftmax<M: AngularMargin = Margin> {
     /// The margin.
     #[module(skip)]
     pub margin: M,
-    /// What computes the loss.
+    /// How the loss is computed.
     #[module(skip)]
     pub execution: Execution,
 }
 
-/// The loss of a batch, and how to learn more about it.
+/// The loss of a batch, with access to a [`Report`].
 #[derive(Clone, Debug)]
 pub struct LSoftmaxOutput<M = Margin> {
     /// The mean loss, of shape `[1]`.
@@ -161,7 +168,7 @@ pub struct LSoftmaxOutput<M = Margin> {
     lambda: f64,
 }
 
-/// What a forward pass takes, fused or composed.
+/// The inputs of a forward pass, fused or composed.
 pub(crate) struct HeadTensors {
     pub features: Tensor<2>,
     pub weight: Tensor<2>,
@@ -177,10 +184,10 @@ enum Details {
 
 impl<M: AngularMargin> LSoftmax<M> {
     /// The loss of a batch. λ comes from a [`LambdaSchedule`](crate::LambdaSchedule) at the
-    /// optimiser's step; 0 is the whole margin.
+    /// optimiser's step; 0 is the full margin.
     ///
     /// By default f32 tensors on the CPU are computed by one fused operation, all others by Burn's
-    /// own operations, which hold all samples-by-classes logits; see
+    /// own operations, which materialise all samples-by-classes logits; see
     /// [`with_execution`](LSoftmax::with_execution). Both give the same loss.
     ///
     /// # Shapes
@@ -188,10 +195,9 @@ impl<M: AngularMargin> LSoftmax<M> {
     /// - labels: `[samples]`, each from 0 to classes − 1
     ///
     /// # Errors
-    /// When shapes don't fit or λ is negative. On the CPU also when a label names no class and, fused,
-    /// when a feature, a weight or the loss is not finite, or the kernel path asked for is unavailable.
-    /// Other devices, which would have to wait for the values, leave that to
-    /// [`LSoftmaxOutput::report`].
+    /// When shapes do not match or λ is invalid. On the CPU also when a label is out of range and, fused,
+    /// when a feature, a weight or the loss is not finite, or the requested kernel path is unavailable.
+    /// On other devices, where reading the values would block, [`LSoftmaxOutput::report`] checks them.
     pub fn forward(
         &self,
         features: Tensor<2>,
@@ -199,7 +205,7 @@ impl<M: AngularMargin> LSoftmax<M> {
         lambda: f64,
     ) -> Result<LSoftmaxOutput<M>, HeadError> {
         let tensors = self.tensors(features, labels, lambda)?;
-        let engine = if fused::serves(&tensors) { self.execution.engine()? } else { None };
+        let engine = if fused::is_supported(&tensors) { self.execution.engine()? } else { None };
         let (losses, details) = if let Some(engine) = engine {
             let (losses, pass) = fused::losses(tensors, &self.margin, lambda, engine)?;
             (losses, Details::Fused(pass))
@@ -220,14 +226,14 @@ impl<M: AngularMargin> LSoftmax<M> {
         LSoftmax { weight, bias, margin, execution }
     }
 
-    /// This head, computed in another way. With [`Execution::Composed`] it is computed by Burn's own
-    /// operations on the CPU, too: the readable definition of the loss, to compare with.
+    /// This head with another execution. [`Execution::Composed`] uses Burn's own operations on the CPU
+    /// too: the readable definition of the loss, for comparison.
     pub fn with_execution(mut self, execution: Execution) -> Self {
         self.execution = execution;
         self
     }
 
-    /// The plain scores W·x + b, without label or margin: what inference uses.
+    /// The plain scores W·x + b, without label or margin, for inference.
     ///
     /// # Shapes
     /// - features: `[…, features]`
@@ -247,7 +253,7 @@ impl<M: AngularMargin> LSoftmax<M> {
 
     /// A plain linear layer with the same weights.
     pub fn to_linear(&self) -> Linear {
-        // Detached: the layer's parameters are its own, not nodes of this head's graph.
+        // Detached, so that the layer's parameters are leaves and not part of this head's graph.
         let bias = self.bias.as_ref().map(|bias| Param::from_tensor(bias.val().detach()));
         Linear { weight: Param::from_tensor(self.weight.val().transpose().detach()), bias }
     }
@@ -255,7 +261,7 @@ impl<M: AngularMargin> LSoftmax<M> {
     /// This head with the weights of a plain linear layer.
     ///
     /// # Errors
-    /// When the layer has other sizes than the head.
+    /// When the sizes of the layer differ from those of the head.
     pub fn with_linear(mut self, layer: &Linear) -> Result<Self, HeadError> {
         let [classes, features] = self.weight.dims();
         let [found, layer_classes] = layer.weight.dims();
@@ -273,7 +279,7 @@ impl<M: AngularMargin> LSoftmax<M> {
         Ok(self)
     }
 
-    /// What a forward pass takes, with shapes that fit.
+    /// The inputs of a forward pass, with checked shapes.
     fn tensors(
         &self,
         features: Tensor<2>,
@@ -298,7 +304,7 @@ impl<M: AngularMargin> LSoftmax<M> {
     }
 }
 
-/// A parameter with this value, laid out as it is read: a transposed view would be copied at every step.
+/// A contiguous copy of a tensor as a parameter; a transposed view would be copied at every step.
 fn copied<const D: usize>(value: Tensor<D>, device: &Device) -> Param<Tensor<D>> {
     let dtype = value.dtype();
     Param::from_tensor(Tensor::from_data(value.into_data(), (device, dtype)))
@@ -311,7 +317,7 @@ impl<M: AngularMargin> LSoftmaxOutput<M> {
     /// from the device.
     ///
     /// # Errors
-    /// When a label names no class, or a feature, a weight or the loss is not finite.
+    /// When a label is out of range, or a feature, a weight or the loss is not finite.
     pub fn report(&self) -> Result<Report<M>, HeadError> {
         let (margin, lambda) = (self.margin.clone(), self.lambda);
         match &self.details {

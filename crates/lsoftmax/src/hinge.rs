@@ -1,11 +1,11 @@
-//! Multi-class hinge loss, one class against all others, as Caffe's `HingeLoss` layer has it.
+//! One-against-all multi-class hinge loss, as in Caffe's `HingeLoss` layer.
 
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::activation::relu;
 use burn::tensor::{Int, Tensor};
 
-/// Which norm of the violations is summed.
+/// The norm of the violations.
 #[derive(Config, Debug, Copy, PartialEq, Eq)]
 pub enum HingeNorm {
     /// Their sum.
@@ -69,7 +69,7 @@ impl HingeLoss {
         let [samples, classes] = scores.dims();
         let signs = labels.one_hot_fill::<2>(classes, 1.0, -1.0, 1);
         let signs = signs.float().cast(scores.dtype());
-        // Not `clamp_min`: a score right on the margin is pushed no further, as in Caffe.
+        // Not `clamp_min`: the derivative exactly at the margin is 0, as in Caffe.
         let violation = relu((scores * signs).neg().add_scalar(1.0));
         let violation = match self.norm {
             HingeNorm::L1 => violation,

@@ -1,4 +1,4 @@
-//! The label's logit: the only one that the margin touches.
+//! The label's logit, the only one that the margin changes.
 
 use lsoftmax_kernels::head::{Geometry, LabelGradient};
 
@@ -15,8 +15,8 @@ use crate::lambda::shares;
 /// ∂f/∂W = [(ψ − cψ') |x|/|W| W + (ψ' + λ) x] / g
 /// ```
 ///
-/// At x = 0 or W = 0, where the angle is undefined, f = 0 and the derivatives are plain softmax's:
-/// finite, and never all zero, so that training continues.
+/// At x = 0 or W = 0, where the angle is undefined, f = 0 and the derivatives are those of plain softmax:
+/// finite, and not all zero, so that training continues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LabelTerm {
     pub logit: f64,

@@ -1,8 +1,8 @@
-//! λ: how much of the plain cosine is left in the label's logit while training settles.
+//! λ, the weight of the plain cosine in the label's logit, which introduces the margin gradually.
 //!
-//! With λ the label's logit is `|W||x| (λ cos θ + ψ(θ)) / (1 + λ)`. Large, it is softmax; 0, the whole
-//! margin. A schedule is a function of the optimiser's step and of nothing else, so that a resumed
-//! run, gradient accumulation or an evaluation in between cannot move it.
+//! With λ the label's logit is `|W||x| (λ cos θ + ψ(θ)) / (1 + λ)`: a large λ gives softmax, 0 the full
+//! margin. A schedule is a function of the optimiser step only, so that it is not affected by resuming a
+//! run, gradient accumulation or evaluations.
 
 use serde::{Deserialize, Serialize};
 
@@ -54,40 +54,42 @@ pub struct Stage {
     pub value: f64,
 }
 
-/// What is wrong with a λ or a schedule.
+/// Why a λ or a schedule is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LambdaError {
-    /// λ itself.
+    /// An invalid λ.
     #[error("λ must be a finite number of at least 0, but is {0}")]
     Value(f64),
-    /// A parameter of a schedule.
+    /// An invalid parameter of a schedule.
     #[error("{name} of the λ schedule must be {rule}, but is {value}")]
     Parameter {
-        /// Which.
+        /// The parameter.
         name: &'static str,
-        /// What it must be.
+        /// The valid range.
         rule: &'static str,
-        /// What it is.
+        /// The value.
         value: f64,
     },
-    /// Stages that leave steps without a value, or are out of order.
-    #[error("the stages of the λ schedule must start at step 0 and come in rising order of `from`")]
+    /// Stages that do not start at step 0 or are out of order.
+    #[error(
+        "the stages of the λ schedule must start at step 0 and be in increasing order of `from`"
+    )]
     Stages,
 }
 
-/// λ if it can be one.
+/// Checks that λ is finite and at least 0.
 pub(crate) fn checked(lambda: f64) -> Result<f64, LambdaError> {
     if lambda.is_finite() && lambda >= 0.0 { Ok(lambda) } else { Err(LambdaError::Value(lambda)) }
 }
 
-/// The shares of the plain and of the margin's term, λ/(1+λ) and 1/(1+λ): neither a large λ nor
-/// what it multiplies can overflow.
+/// The weights of the plain term and of the margin term, λ/(1+λ) and 1/(1+λ), which do not overflow for
+/// a large λ.
 pub(crate) fn shares(lambda: f64) -> (f64, f64) {
     (lambda / (1.0 + lambda), 1.0 / (1.0 + lambda))
 }
 
 impl LambdaSchedule {
-    /// The same λ always.
+    /// A constant λ.
     ///
     /// # Errors
     /// When `value` is negative or not finite.
@@ -114,7 +116,7 @@ impl LambdaSchedule {
     /// A value for each stage.
     ///
     /// # Errors
-    /// When the first stage is not from step 0, stages are out of order, or a value is not a λ.
+    /// When the first stage does not start at step 0, stages are out of order, or a value is not a valid λ.
     pub fn staged(stages: Vec<Stage>) -> Result<Self, LambdaError> {
         Formula::Staged { stages }.try_into()
     }
@@ -135,7 +137,7 @@ impl LambdaSchedule {
         }
     }
 
-    /// The schedule of a run that is `factor` times as long: its λ at a step is this one's at
+    /// The schedule of a run that is `factor` times as long: its λ at a step is that of this schedule at
     /// step / factor.
     ///
     /// ```
@@ -166,7 +168,7 @@ impl LambdaSchedule {
                 let mut moved: Vec<Stage> = Vec::with_capacity(stages.len());
                 for Stage { from, value } in stages {
                     let from = first_step(from, factor);
-                    // Where stages meet, the later one applies.
+                    // If two stages start at the same step, the later one applies.
                     moved.pop_if(|last| last.from == from);
                     moved.push(Stage { from, value });
                 }
@@ -177,13 +179,13 @@ impl LambdaSchedule {
     }
 }
 
-/// The first step of which step / factor is `from` or more; a product that rounding alone keeps from
-/// being whole is whole.
+/// The first step at which step / factor is at least `from`. A product that differs from an integer
+/// only by rounding is treated as that integer.
 fn first_step(from: u64, factor: f64) -> u64 {
     let step = from as f64 * factor;
-    let near = step.round();
-    let whole = (step - near).abs() <= 2.0 * f64::EPSILON * step;
-    (if whole { near } else { step.ceil() }) as u64
+    let nearest = step.round();
+    let is_integer = (step - nearest).abs() <= 2.0 * f64::EPSILON * step;
+    (if is_integer { nearest } else { step.ceil() }) as u64
 }
 
 impl TryFrom<Formula> for LambdaSchedule {
@@ -211,8 +213,8 @@ impl TryFrom<Formula> for LambdaSchedule {
                 }
             }
             Formula::Staged { stages } => {
-                let rising = stages.windows(2).all(|two| two[0].from < two[1].from);
-                if stages.first().is_none_or(|first| first.from != 0) || !rising {
+                let increasing = stages.windows(2).all(|two| two[0].from < two[1].from);
+                if stages.first().is_none_or(|first| first.from != 0) || !increasing {
                     return Err(LambdaError::Stages);
                 }
                 stages.iter().try_for_each(|stage| checked(stage.value).map(|_| ()))?;

@@ -1,15 +1,14 @@
 //! Large-margin softmax (L-Softmax; Liu, Wen, Yu and Yang, ICML 2016) for [Burn](https://burn.dev).
 //!
-//! [`LSoftmax`] is a classification head that asks more of the label than softmax does: the angle
-//! between a sample and its class is multiplied by a [`Margin`] m before the classes compete. What it
-//! learns has smaller angles within a class and larger ones between classes. At inference it is a
-//! plain linear layer.
+//! [`LSoftmax`] is a classification head that makes softmax harder for the label: the angle between a
+//! sample and its class is multiplied by a [`Margin`] m. The learned features have smaller angles within
+//! a class and larger ones between classes. At inference the head is a plain linear layer.
 //!
 //! | in a model | |
 //! |---|---|
 //! | [`LSoftmaxConfig`] → [`LSoftmax`] | the head: weights and loss |
-//! | [`Margin`], [`LambdaSchedule`] | how large the margin is, and how it sets in |
-//! | [`AngularMargin`] | a margin of your own |
+//! | [`Margin`], [`LambdaSchedule`] | the size of the margin, and its gradual introduction |
+//! | [`AngularMargin`] | custom margins |
 //! | [`Execution`] | the CPU kernels, or Burn's own operations |
 //! | [`Report`] | angles, norms and margins of a step |
 //! | [`HingeLoss`], [`ContrastiveLoss`] | the other losses of the paper's tables |

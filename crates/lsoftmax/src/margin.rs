@@ -1,4 +1,4 @@
-//! The margin: how many times an angle is multiplied, and the function ψ that makes it trainable.
+//! The margin: the factor m of the angle, and the function ψ that makes it trainable.
 
 use std::f64::consts::PI;
 
@@ -14,8 +14,8 @@ use crate::{AngularMargin, Number};
 /// ψ(θ) = (−1)^k cos(mθ) − 2k    for θ in [kπ/m, (k+1)π/m]
 /// ```
 ///
-/// which falls from 1 at θ = 0 without a jump or a flat end: the larger m, the faster. With m = 1 it
-/// is the cosine. m need not be whole; the last interval then ends early, at π.
+/// which is continuous and decreases monotonically from 1 at θ = 0, faster for larger m. With m = 1 it
+/// is the cosine. m need not be an integer; the last interval then ends early, at π.
 ///
 /// ```
 /// use lsoftmax::Margin;
@@ -35,7 +35,7 @@ pub struct Margin(f64);
 #[error("the margin must be a number from 1 to {MAX_MARGIN}, but is {0}")]
 pub struct MarginError(f64);
 
-/// The largest margin. ψ takes about m steps; past this a margin is surely a mistake.
+/// The largest margin accepted; the run time of ψ is proportional to m.
 const MAX_MARGIN: f64 = 1000.0;
 
 /// ψ at one angle.
@@ -45,7 +45,7 @@ pub struct Psi {
     pub value: f64,
     /// dψ/dcos θ.
     pub slope: f64,
-    /// The number of the interval that θ is in, from 0.
+    /// The index of the interval that contains θ, from 0.
     pub k: usize,
 }
 
@@ -67,24 +67,24 @@ impl Margin {
         self.0
     }
 
-    /// m as a whole number, if it is one.
-    pub fn whole(self) -> Option<usize> {
+    /// m as an integer, if it is one.
+    pub fn as_integer(self) -> Option<usize> {
         (self.0.fract() == 0.0).then_some(self.0 as usize)
     }
 
-    /// ψ, its slope and k at an angle given by its cosine, which is brought into [−1, 1].
+    /// ψ, its slope and k at an angle given by its cosine, which is clamped to [−1, 1].
     ///
-    /// For a whole m this is a polynomial recurrence, without an arc cosine. The slope is finite
-    /// everywhere: where it would not be (θ = π, m not whole) it is held at a large value, and the
-    /// gradient, in which the sine cancels, stays bounded.
+    /// For an integer m this is a polynomial recurrence, without an arc cosine. The slope is finite
+    /// everywhere: where it would not be (θ = π, m not an integer) it is limited to a large value, and
+    /// the gradient, in which the sine cancels, stays bounded.
     pub fn psi(self, cos: f64) -> Psi {
         let (value, slope, k) = self.value_slope_and_k(cos.clamp(-1.0, 1.0));
         Psi { value, slope, k: k as usize }
     }
 
     fn value_slope_and_k<N: Number>(self, cos: N) -> (N, N, N) {
-        match self.whole() {
-            Some(m) => whole_psi(m, cos),
+        match self.as_integer() {
+            Some(m) => integer_psi(m, cos),
             None => real_psi(self.0, cos),
         }
     }
@@ -116,8 +116,8 @@ impl AngularMargin for Margin {
 /// derivative.
 ///
 /// k is the number of zeros of U_{m−1} above cos θ, and the polynomials U_0 … U_{m−1} are a Sturm
-/// sequence: the number of their sign changes is that number.
-fn whole_psi<N: Number>(m: usize, cos: N) -> (N, N, N) {
+/// sequence, so this number is that of their sign changes.
+fn integer_psi<N: Number>(m: usize, cos: N) -> (N, N, N) {
     let double = cos.clone() * 2.0;
     let (mut t, mut t_next) = (cos.constant(1.0), cos.clone());
     let (mut u, mut u_next) = (cos.constant(1.0), double.clone());
@@ -144,7 +144,7 @@ fn real_psi<N: Number>(m: f64, cos: N) -> (N, N, N) {
 
     let (sine, smallest) = (theta.sin(), cos.smallest_sine());
     let slope = angle.sin().abs() * m / sine.clone().clamp(smallest, 1.0);
-    // At θ = 0 the sines' quotient is m.
+    // At θ = 0 the quotient of the sines is m.
     let at_zero = sine.below(smallest) * cos.above(0.0);
     (value, at_zero.choose(cos.constant(m * m), slope), k)
 }

@@ -1,4 +1,4 @@
-//! What a margin is computed on: a number, or a tensor of numbers.
+//! The numbers that a margin is computed with: scalars or tensors.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -7,8 +7,8 @@ use burn::tensor::Tensor;
 /// A number, or a tensor of numbers with the same operations elementwise.
 ///
 /// An [`AngularMargin`](crate::AngularMargin) is written once, for any `Number`. The fused operation
-/// computes it on `f64`, Burn's operations on `Tensor<2>`. A tensor here is never part of a graph:
-/// operations need no derivative.
+/// computes it with `f64`, the composed one with `Tensor<2>`. These tensors are never part of a graph,
+/// so operations need no derivative.
 pub trait Number:
     Clone
     + Neg<Output = Self>
@@ -21,7 +21,7 @@ pub trait Number:
     + Mul<f64, Output = Self>
     + Div<f64, Output = Self>
 {
-    /// The same value for every element.
+    /// This value in every element.
     fn constant(&self, value: f64) -> Self;
 
     /// 1 where this is below `bound`, else 0.
@@ -42,14 +42,14 @@ pub trait Number:
     /// The arc cosine, from 0 to π.
     fn acos(self) -> Self;
 
-    /// The largest whole number that is not above this.
+    /// The largest integer that is not greater.
     fn floor(self) -> Self;
 
-    /// The nearest number from `low` to `high`.
+    /// The value clamped to `low` … `high`.
     fn clamp(self, low: f64, high: f64) -> Self;
 
-    /// About the square root of the precision: below this sine a cosine does not tell an angle from 0
-    /// or π. What divides by a sine divides by no less.
+    /// The smallest sine to divide by, about the square root of the machine epsilon. Angles with a smaller
+    /// sine cannot be distinguished from 0 or π by their cosine.
     fn smallest_sine(&self) -> f64;
 
     /// 1 where this is above `bound`, else 0.

@@ -1,4 +1,4 @@
-//! What a step of training looked like from the head.
+//! Statistics of a training step.
 
 use lsoftmax_kernels::head::Geometry;
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub struct Report<M = Margin> {
     pub samples: usize,
     /// The mean loss.
     pub loss: f64,
-    /// The share of samples whose label has the largest plain logit. No margin, no label fed in.
+    /// The fraction of samples whose label has the largest logit, without the margin.
     pub accuracy: f64,
     /// The margin.
     pub margin: M,
@@ -21,14 +21,14 @@ pub struct Report<M = Margin> {
     pub lambda: f64,
     /// θ, the angle between a sample and the weights of its class.
     pub theta: Angles,
-    /// How many samples are in each interval of ψ: entry k counts θ in [kπ/m, (k+1)π/m].
+    /// The number of samples in each interval of ψ: entry k counts θ in [kπ/m, (k+1)π/m].
     pub k: Vec<usize>,
     /// |x|.
     pub feature_norm: Norms,
     /// |W_j| over all classes.
     pub weight_norm: NormRange,
-    /// The share of samples inside the margin: whose label would not win with the whole margin
-    /// (λ = 0), misclassified samples included.
+    /// The fraction of samples inside the margin: those whose label would not have the largest logit
+    /// with the full margin (λ = 0), including misclassified samples.
     pub inside_margin: f64,
 }
 
@@ -61,7 +61,7 @@ pub struct NormRange {
     pub max: f64,
 }
 
-/// What a report needs of a sample.
+/// The inputs of a report for one sample.
 pub(crate) struct LabelObservation {
     pub geometry: Geometry,
     /// The label's plain logit, with its bias, and the largest of the other classes.
@@ -106,7 +106,7 @@ impl<M: AngularMargin> Report<M> {
             norms.min = norms.min.min(geometry.feature_norm);
             norms.max = norms.max.max(geometry.feature_norm);
             norms.mean += geometry.feature_norm / n;
-            // Without a margin the plain logits decide, as they do on accuracy.
+            // Without a margin the plain logits decide, as for the accuracy.
             let own = if report.margin.is_identity() { plain } else { term.logit + bias };
             let wins = own > others_max;
             report.inside_margin += if wins { 0.0 } else { 1.0 };
@@ -122,11 +122,11 @@ impl Angles {
     fn of(angles: &mut [f64]) -> Self {
         angles.sort_by(f64::total_cmp);
         let mean = angles.iter().sum::<f64>() / angles.len() as f64;
-        // Between two samples a percentile lies on the line that joins them.
-        let at = |share: f64| {
+        // Percentiles with linear interpolation between samples.
+        let at = |fraction: f64| {
             let Some(last) = angles.len().checked_sub(1) else { return f64::NAN };
-            let place = share * last as f64;
-            let (low, part) = (place.floor(), place.fract());
+            let position = fraction * last as f64;
+            let (low, part) = (position.floor(), position.fract());
             let high = angles[(low as usize + 1).min(last)];
             angles[low as usize] * (1.0 - part) + high * part
         };

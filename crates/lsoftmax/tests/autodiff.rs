@@ -1,4 +1,4 @@
-//! The fused operation as a part of Burn: views, graphs, threads, frozen parts.
+//! The fused operation inside Burn: views, graphs, threads, frozen parameters.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{
     Batch, Gradients, Run, Setup, Way, assert_close, assert_gradients_close, assert_same_bits,
 };
 
-/// Two f32 computations of one thing, in sums of another order.
+/// The tolerance between two f32 computations with different summation orders.
 const ROUNDING: f64 = 1e-5;
 
 fn batch() -> Batch {
@@ -23,9 +23,9 @@ fn assert_same(what: &str, found: &Gradients, expected: &Gradients) {
     }
 }
 
-/// The features as views of other tensors, each with the leaf whose gradient is asked for.
+/// The features as views of other tensors, each with the leaf whose gradient is compared.
 #[test]
-fn views_of_features_and_weights_are_read_as_what_they_show() {
+fn views_of_features_and_weights_are_supported() {
     let batch = batch();
     let expected = Run::new(Way::Fused, &batch);
     let device = Device::flex().autodiff();
@@ -72,9 +72,9 @@ fn views_of_features_and_weights_are_read_as_what_they_show() {
     }
 }
 
-/// A weight for every sample, reaching the operation as a gradient of many layouts.
+/// Weighted losses, whose upstream gradients have various memory layouts.
 #[test]
-fn weighted_losses_have_the_gradients_of_the_composed_way() {
+fn weighted_losses_have_the_gradients_of_the_composed_operation() {
     let batch = Batch::random(32, 12, 7, 9).with_bias(true).with_margin(3.0);
     let device = Device::flex().autodiff();
     let shares: Vec<f64> = (0..12).map(|i| f64::from(i) - 4.5).collect();
@@ -105,7 +105,7 @@ fn weighted_losses_have_the_gradients_of_the_composed_way() {
 }
 
 #[test]
-fn what_is_frozen_has_no_gradient_and_changes_no_other() {
+fn frozen_parameters_have_no_gradient_and_do_not_affect_the_others() {
     let batch = batch();
     let expected = Run::new(Way::Fused, &batch).gradients;
     for (features, weights, bias) in [
@@ -137,9 +137,9 @@ fn what_is_frozen_has_no_gradient_and_changes_no_other() {
     }
 }
 
-/// A part on a device without gradients counts as frozen; labels may be on either.
+/// A tensor on a device without autodiff counts as frozen; labels may be on either.
 #[test]
-fn a_part_without_gradients_leaves_the_other_its_own() {
+fn a_tensor_without_autodiff_does_not_affect_the_gradient_of_the_other() {
     let batch = batch();
     for way in [Way::Fused, Way::Composed] {
         let expected = Run::new(way, &batch).gradients;
@@ -155,7 +155,7 @@ fn a_part_without_gradients_leaves_the_other_its_own() {
 }
 
 #[test]
-fn a_device_without_gradients_gives_the_same_losses() {
+fn a_device_without_autodiff_gives_the_same_losses() {
     let batch = batch();
     for way in Way::ALL {
         let plain = Setup::on(&Device::flex(), way, &batch).output();
@@ -181,7 +181,7 @@ fn gradient_checkpointing_changes_nothing() {
 }
 
 #[test]
-fn two_forward_passes_add_up_in_one_backward_pass() {
+fn the_gradients_of_two_forward_passes_add_up() {
     let batch = batch();
     for way in [Way::Fused, Way::Composed] {
         let setup = Setup::new(way, &batch);
@@ -200,9 +200,9 @@ fn two_forward_passes_add_up_in_one_backward_pass() {
     }
 }
 
-/// Results come from a pool of buffers: those that someone still holds must not be given out again.
+/// Results come from a pool of buffers: those still in use must not be reused.
 #[test]
-fn later_steps_leave_the_results_of_earlier_ones_alone() {
+fn later_steps_do_not_overwrite_the_results_of_earlier_ones() {
     let batches: Vec<Batch> =
         (0..12).map(|seed| Batch { lambda: seed as f64, ..batch() }).collect();
     let alone: Vec<Run> = batches.iter().map(|batch| Run::new(Way::Fused, batch)).collect();
@@ -218,9 +218,9 @@ fn later_steps_leave_the_results_of_earlier_ones_alone() {
     }
 }
 
-/// Large enough that the work is shared, and with more than one block of classes.
+/// Large enough for several threads and more than one block of classes.
 #[test]
-fn the_number_of_threads_changes_no_bit() {
+fn results_do_not_depend_on_the_number_of_threads() {
     for (samples, depth, classes) in [(64, 100, 600), (9, 40, 7000)] {
         let batch = Batch::random(33, samples, depth, classes).with_bias(true).with_margin(4.0);
         for way in [Way::Fused, Way::FusedBf16] {
@@ -242,17 +242,17 @@ fn the_number_of_threads_changes_no_bit() {
     }
 }
 
-/// Logits are kept from the forward pass for the backward pass only up to a limit (24 MB); of these
-/// some are, and the rest are computed again.
+/// Logits are cached for the backward pass only up to a limit (24 MB); this batch exceeds it, so that
+/// some are recomputed.
 #[test]
-fn more_logits_than_are_kept_change_nothing() {
+fn recomputed_logits_give_the_same_results() {
     let batch = Batch::random(34, 250, 6, 27_000).with_bias(true).with_margin(3.0);
     let [fused, composed] = [Way::Fused, Way::Composed].map(|way| Run::new(way, &batch));
     assert_close("losses", &fused.losses, &composed.losses, ROUNDING * composed.loss);
     assert_gradients_close("gradients", &fused.gradients, &composed.gradients, ROUNDING);
 }
 
-/// The gradient continues into the layers before the head, fused or not.
+/// The gradient propagates to the layers before the head.
 #[test]
 fn the_layers_before_the_head_get_the_composed_gradient() {
     let batch = batch();
@@ -271,7 +271,7 @@ fn the_layers_before_the_head_get_the_composed_gradient() {
 }
 
 #[test]
-fn a_head_for_inference_is_the_trained_one() {
+fn a_head_for_inference_has_the_trained_weights() {
     let setup = Setup::new(Way::Fused, &batch());
     let inference = setup.head.clone().valid();
     let features = setup.features.clone().inner();

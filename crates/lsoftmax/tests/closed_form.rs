@@ -1,8 +1,8 @@
-//! Two classes of equal norm: where the margin's boundaries lie is known in closed form.
+//! The decision boundaries of two classes of equal norm, which are known in closed form.
 //!
-//! With weights at the angle θ₁₂ and a feature between them at θ from its own, the label wins as long
-//! as cos mθ > cos(θ₁₂ − θ), so until θ = θ₁₂/(m + 1). Both boundaries leave (m − 1)/(m + 1) θ₁₂ between
-//! them. The tests find these angles through the head, by its loss, its gradient and its report.
+//! With an angle of θ₁₂ between the weights and a feature between them at θ from its own class, the label
+//! wins as long as cos mθ > cos(θ₁₂ − θ), that is, up to θ = θ₁₂/(m + 1). The gap between both boundaries
+//! is (m − 1)/(m + 1) θ₁₂. The tests find these angles with the head's loss, gradient and report.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{Batch, Run, Setup, Way, definition};
 const MARGINS: [f64; 5] = [1.0, 2.0, 3.0, 4.0, 2.5];
 const ANGLES: [f64; 4] = [0.4, 1.0, 1.9, 2.6];
 
-/// Angles that are good to what a loss is, 1e-7·|W||x|, over its slope of about |W||x|.
+/// The tolerance of an angle: the error of the loss, 1e-7·|W||x|, over its slope of about |W||x|.
 const WAYS: [(Way, f64); 3] =
     [(Way::Fused, 1e-5), (Way::Composed, 1e-5), (Way::ComposedF64, 1e-10)];
 
@@ -24,7 +24,7 @@ fn at(angle: f64, length: f64) -> [f64; 2] {
 
 /// Two classes θ₁₂ apart, and features of the given label between them.
 ///
-/// The numbers are not rounded to f32 first: in f64 the boundary is to be found to ten digits.
+/// The numbers are not rounded to f32, since in f64 the boundary is checked to ten digits.
 fn between(margin: f64, apart: f64, label: usize, from_own: &[f64]) -> Batch {
     let angle = |own: &f64| if label == 0 { *own } else { apart - own };
     Batch {
@@ -39,7 +39,7 @@ fn between(margin: f64, apart: f64, label: usize, from_own: &[f64]) -> Batch {
     }
 }
 
-/// The loss, and its derivative by the angle to the own class.
+/// The loss, and its derivative with respect to the angle to the own class.
 fn loss_and_slope(way: Way, margin: f64, apart: f64, label: usize, own: f64) -> (f64, f64) {
     let batch = between(margin, apart, label, &[own]);
     let run = Run::new(way, &batch);
@@ -49,8 +49,7 @@ fn loss_and_slope(way: Way, margin: f64, apart: f64, label: usize, own: f64) -> 
     (run.loss, slope)
 }
 
-/// The angle at which the label stops to win: where the loss is ln 2, both logits being equal.
-/// Lies between the two angles, closer with every halving.
+/// The angle at which both logits are equal, so that the loss is ln 2, by bisection between two angles.
 fn bisected(way: Way, margin: f64, apart: f64, label: usize, halvings: usize) -> f64 {
     let (mut inside, mut outside) = (0.0, apart);
     for _ in 0..halvings {
@@ -65,7 +64,7 @@ fn by_loss(way: Way, margin: f64, apart: f64, label: usize) -> f64 {
     bisected(way, margin, apart, label, 50)
 }
 
-/// The same by the head's gradient: Newton's iteration from nearby.
+/// The same with the head's gradient, by Newton's method from a nearby angle.
 fn by_gradient(way: Way, margin: f64, apart: f64, label: usize) -> f64 {
     (0..10).fold(bisected(way, margin, apart, label, 4), |own, _| {
         let (loss, slope) = loss_and_slope(way, margin, apart, label, own);
@@ -74,7 +73,7 @@ fn by_gradient(way: Way, margin: f64, apart: f64, label: usize) -> f64 {
 }
 
 #[test]
-fn the_angular_margin_is_its_closed_form() {
+fn the_angular_margin_has_its_closed_form() {
     for (margin, apart) in MARGINS.into_iter().flat_map(|m| ANGLES.map(|apart| (m, apart))) {
         let expected = (margin - 1.0) / (margin + 1.0) * apart;
         for (way, tolerance) in WAYS {
@@ -93,7 +92,7 @@ fn the_angular_margin_is_its_closed_form() {
 
 /// At the boundary p = ½ and mθ = θ₂, so the loss rises by ½|W||x| (m sin mθ + sin θ₂).
 #[test]
-fn the_loss_crosses_the_boundary_at_its_closed_slope() {
+fn the_slope_of_the_loss_at_the_boundary_has_its_closed_form() {
     for (margin, apart) in MARGINS.into_iter().flat_map(|m| ANGLES.map(|apart| (m, apart))) {
         let boundary = apart / (margin + 1.0);
         let expected = 0.5 * 6.0 * (margin + 1.0) * (apart - boundary).sin();
@@ -110,10 +109,10 @@ fn the_loss_crosses_the_boundary_at_its_closed_slope() {
     }
 }
 
-/// Around both boundaries the report counts a sample as inside the margin on the one side only, and as
-/// rightly classified up to the middle.
+/// The report counts a sample as inside the margin on one side of a boundary only, and as classified
+/// correctly up to the middle.
 #[test]
-fn the_report_draws_the_same_boundaries() {
+fn the_report_has_the_same_boundaries() {
     let steps: Vec<f64> = (0..200).map(|i| (f64::from(i) + 0.5) / 200.0).collect();
     for (margin, apart) in MARGINS.into_iter().flat_map(|m| ANGLES.map(|apart| (m, apart))) {
         let from_own: Vec<f64> = steps.iter().map(|step| step * apart).collect();
@@ -132,7 +131,7 @@ fn the_report_draws_the_same_boundaries() {
     }
 }
 
-/// Descent on the angle alone: from anywhere between the classes, down to the sample's own class.
+/// Gradient descent on the angle leads from anywhere between the classes to the sample's own class.
 #[test]
 fn a_feature_turns_towards_its_class_and_past_the_boundary() {
     for margin in MARGINS {
@@ -147,7 +146,7 @@ fn a_feature_turns_towards_its_class_and_past_the_boundary() {
 
 /// Classes of other norms have other boundaries: |W₁| cos mθ = |W₂| cos(θ₁₂ − θ).
 #[test]
-fn the_longer_class_has_the_wider_angle() {
+fn the_class_with_the_larger_norm_has_the_wider_angle() {
     let boundary = |first: f64, second: f64| {
         let mut low = 0.0;
         let mut high = 1.2;

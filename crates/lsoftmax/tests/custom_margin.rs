@@ -63,14 +63,14 @@ fn check(name: &str, margin: impl AngularMargin) {
 }
 
 #[test]
-fn a_margin_of_ones_own_is_the_same_loss_fused_and_composed() {
+fn a_custom_margin_gives_the_same_loss_fused_and_composed() {
     check("shifted", Shifted(0.35));
     check("additive", Additive(0.5));
 }
 
 /// Against one other class of zero weights the loss is ln(1 + e^−f) with f = |W||x| ψ.
 #[test]
-fn a_margin_of_ones_own_is_its_formula() {
+fn a_custom_margin_follows_its_formula() {
     let (theta, m) = (0.7f64, 0.35);
     let batch = Batch::new(&[&[theta.cos(), theta.sin()]], &[&[1.0, 0.0], &[0.0, 0.0]], &[0]);
     for way in [Way::Fused, Way::Composed, Way::ComposedF64] {
@@ -100,7 +100,7 @@ fn a_report_counts_the_intervals_of_the_margin() {
 }
 
 #[test]
-fn a_head_with_a_margin_of_ones_own_is_a_module() {
+fn a_head_with_a_custom_margin_is_a_module() {
     let setup = Setup::on(&Device::flex().autodiff(), Way::Fused, &batch());
     let head = setup.head.with_margin(Shifted(0.2));
     assert_eq!(head.num_params(), 5 * 6 + 5);

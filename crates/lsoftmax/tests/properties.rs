@@ -1,4 +1,4 @@
-//! What holds for any batch: relations to softmax, between the two ways, and under reordering.
+//! Properties of any batch: relations to softmax, between fused and composed, and under reordering.
 
 mod support;
 
@@ -37,11 +37,11 @@ prop_compose! {
     }
 }
 
-/// What f32 may leave uncertain in the losses and gradients of a batch.
+/// The error bounds of f32 for the losses and gradients of a batch.
 ///
-/// A label's logit is up to 2m|W||x|, and its cosine comes in with the slope of ψ. Its rounding is that
-/// of a loss and, relatively, of a probability. A gradient is a sum of probabilities times rows of at
-/// most 2m their length.
+/// A label's logit is up to 2m|W||x|, and the error of its cosine is multiplied by the slope of ψ. This is
+/// the absolute error of a loss and the relative error of a probability. A gradient is a sum of
+/// probabilities times rows of at most 2m their length.
 struct Uncertain {
     loss: f64,
     features: f64,
@@ -64,8 +64,8 @@ impl Uncertain {
         }
     }
 
-    /// The same for a real margin composed in f32. Near θ = π its slope is that of a cusp, and the
-    /// rounding of cos θ takes eps/sin²θ of it; nothing is left to compare within 1/20.
+    /// The same for a real margin composed in f32. Near the cusp at θ = π the relative error of the slope is
+    /// eps/sin²θ; within 1/20 there is nothing left to compare.
     fn with_cusp(mut self, batch: &Batch) -> Option<Self> {
         if batch.margin.fract() != 0.0 {
             let sine = angles(batch).map(f64::sin).fold(f64::INFINITY, f64::min);
@@ -94,8 +94,8 @@ fn angles(batch: &Batch) -> impl Iterator<Item = f64> {
     (0..batch.samples()).map(move |i| definition::angle(batch.feature(i), own(i)))
 }
 
-/// How fast ψ rises with the cosine: m sin mθ/sin θ, and at a cusp, where that is infinite, the mean
-/// over a unit in the last place of the cosine.
+/// The slope of ψ with respect to the cosine: m sin mθ/sin θ, and at a cusp, where that is infinite, the
+/// mean over a unit in the last place of the cosine.
 fn slope(margin: f64, theta: f64) -> f64 {
     let at_a_cusp = margin * (2.0 / F32).sqrt();
     let sine = theta.sin();
@@ -141,8 +141,8 @@ proptest! {
         }
     }
 
-    /// What λ leaves of the margin is |W||x| (cos θ − ψ)/(1 + λ), and that is what a loss changes by
-    /// at most.
+    /// With λ the margin reduces the logit by |W||x| (cos θ − ψ)/(1 + λ), which bounds the change of the
+    /// loss.
     #[test]
     fn a_large_lambda_tends_to_softmax(
         batch in any_batch(),
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn the_loss_is_never_below_softmax_and_falls_as_lambda_rises(batch in any_batch()) {
+    fn the_loss_is_at_least_that_of_softmax_and_decreases_with_lambda(batch in any_batch()) {
         let uncertain = Uncertain::new(&batch).loss;
         for way in [Way::Fused, Way::Composed] {
             let losses = |batch: &Batch| Run::new(way, batch).losses;
@@ -176,10 +176,10 @@ proptest! {
         }
     }
 
-    /// The gradient by a class's bias is its probability. Between two classes that are not the label
-    /// their ratio is e^(z_j − z_l), and all of them together are 1 − e^−loss: whatever m and λ are.
+    /// The gradient of a class's bias is its probability. For any m and λ, the ratio of two classes other
+    /// than the label is e^(z_j − z_l), and their sum is 1 − e^−loss.
     #[test]
-    fn margin_and_lambda_leave_the_other_logits_alone(batch in any_batch()) {
+    fn margin_and_lambda_do_not_change_the_other_logits(batch in any_batch()) {
         let one = Batch { labels: batch.labels[..1].to_vec(), features: batch.feature(0).to_vec(), ..batch };
         let batch = one.with_bias(true);
         let uncertain = Uncertain::new(&batch).loss;
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn fused_is_composed_on_losses_and_gradients(batch in any_batch()) {
+    fn fused_and_composed_agree_on_losses_and_gradients(batch in any_batch()) {
         let uncertain = Uncertain::new(&batch).with_cusp(&batch);
         prop_assume!(uncertain.is_some());
         let (fused, composed) = (Run::new(Way::Fused, &batch), Run::new(Way::Composed, &batch));
@@ -238,7 +238,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_classes_is_only_a_matter_of_names(batch in any_batch(), seed in any::<u64>()) {
+    fn the_order_of_classes_does_not_matter(batch in any_batch(), seed in any::<u64>()) {
         let order = SplitMix(seed).permutation(batch.classes);
         let renamed = |label: &usize| order.iter().position(|class| class == label).unwrap();
         let moved = Batch {
@@ -262,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sample_alone_has_the_loss_it_has_in_a_batch(batch in any_batch()) {
+    fn a_single_sample_has_the_same_loss_as_in_a_batch(batch in any_batch()) {
         for way in [Way::Fused, Way::Composed] {
             let together = Run::new(way, &batch).losses;
             for (i, expected) in together.iter().enumerate() {
@@ -278,8 +278,8 @@ proptest! {
     }
 }
 
-/// With one row of weights for all classes all logits are equal, and stay so in the precision of the
-/// products: softmax takes the label's from the same product as the others', and the loss is ln K.
+/// With equal weights for all classes all logits are equal in any precision, since softmax takes the
+/// label's logit from the same product as the others, and the loss is ln K.
 #[test]
 fn softmax_rounds_the_label_as_it_rounds_the_others() {
     for seed in 0..20 {
@@ -293,7 +293,7 @@ fn softmax_rounds_the_label_as_it_rounds_the_others() {
     }
 }
 
-/// The report's margin is the head's, also when it is no whole number.
+/// The report has the head's margin, also if it is not an integer.
 #[test]
 fn a_head_keeps_its_margin() {
     for m in [1.0, 2.5, 4.0] {

@@ -1,4 +1,4 @@
-//! Every case of the reference fixtures, computed in every way.
+//! Every case of the reference fixtures, with every implementation and precision.
 
 mod support;
 
@@ -62,7 +62,7 @@ impl Case {
         }
     }
 
-    /// Compares everything with what a way may be off by.
+    /// Compares all results with the given tolerances.
     fn check(&self, way: Way, tolerance: impl Fn(&Batch) -> Tolerance) {
         let batch = self.batch();
         let tolerance = tolerance(&batch);
@@ -83,7 +83,7 @@ impl Case {
     }
 }
 
-/// What a way may be off by.
+/// The tolerances of an implementation.
 struct Tolerance {
     /// Of a loss, absolute.
     loss: f64,
@@ -94,8 +94,8 @@ struct Tolerance {
 }
 
 impl Tolerance {
-    /// Some units in the last place of everything. A loss is a difference of logits: their size,
-    /// not its own, is what its error is relative to.
+    /// A few units in the last place. A loss is a difference of logits, so its error is relative to their
+    /// size.
     fn rounding(relative: f64) -> impl Fn(&Batch) -> Self {
         move |batch| Self {
             loss: relative * batch.largest_norm_product().max(1.0) * batch.margin,
@@ -104,10 +104,10 @@ impl Tolerance {
         }
     }
 
-    /// bf16 keeps eight bits, so an operand is off by at most 2⁻⁹ of itself and a product by 2⁻⁸: a
-    /// logit by δ = 2⁻⁸|W||x|, a loss by 2δ, a probability by e^2δ − 1 of itself. The gradients are
-    /// products of these and of rounded operands; twice that, as the label's term and the others'
-    /// may cancel. The logits at inference are not of the fused operation: they stay f32.
+    /// bf16 has eight bits, so the relative error is at most 2⁻⁹ for an operand and 2⁻⁸ for a product. The
+    /// error is δ = 2⁻⁸|W||x| for a logit, 2δ for a loss, and e^2δ − 1, relative, for a probability.
+    /// Gradients are products of these and of rounded operands; twice that, since the label's term and the
+    /// others may cancel. The logits at inference are computed in f32.
     fn bf16(batch: &Batch) -> Self {
         let delta = batch.largest_norm_product() / 256.0;
         Self {
@@ -140,7 +140,7 @@ fn composed_agrees_with_the_reference_on_loss_logits_and_gradients() {
     all_cases().iter().for_each(|case| case.check(Way::Composed, Tolerance::rounding(1e-5)));
 }
 
-/// Burn's `div_scalar` has an f32 derivative: gradients were off by 4e-9 where λ > 0.
+/// Burn's `div_scalar` has an f32 derivative, which used to cause errors of 4e-9 in gradients for λ > 0.
 #[test]
 fn composed_in_f64_agrees_with_the_reference_to_ten_digits() {
     all_cases().iter().for_each(|case| case.check(Way::ComposedF64, Tolerance::rounding(1e-10)));
@@ -173,7 +173,7 @@ fn a_head_of_margin_one_is_the_reference_softmax() {
             let tolerance = relative * largest(&rows(&case.scores));
             assert_close(&what("loss"), &[run.loss], &[case.loss], tolerance);
             assert_close(&what("losses"), &run.losses, &case.losses, tolerance);
-            // An error of a logit is one of a probability, and these are at most 1.
+            // The error of a logit is the relative error of a probability, which is at most 1.
             let expected = rows(&case.grad_scores);
             assert_close(&what("gradient"), &run.gradients.features, &expected, tolerance);
         }
@@ -226,7 +226,7 @@ fn leaf(rows: &Rows, dtype: DType) -> Tensor<2> {
     tensor(&rows.concat(), [rows.len(), rows[0].len()], &device, dtype).require_grad()
 }
 
-/// The baselines are sums and products of a few numbers: some units in the last place.
+/// The other losses are sums and products of a few numbers: a few units in the last place.
 const BASELINE_PRECISIONS: [(DType, f64); 2] = [(DType::F32, 1e-6), (DType::F64, 1e-13)];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The report by hand, and what is said when something is wrong.
+//! The report against manual computations, and the errors of invalid input.
 
 mod support;
 
@@ -32,7 +32,7 @@ fn assert_near(what: &str, found: f64, expected: f64) {
 }
 
 #[test]
-fn without_a_margin_whoever_is_not_inside_it_is_right_in_bf16_too() {
+fn without_a_margin_samples_outside_it_are_correct_in_bf16_too() {
     for seed in 0..20 {
         let batch = Batch::random(seed, 400, 16, 30).with_margin(1.0);
         for way in [Way::Fused, Way::FusedBf16, Way::Composed] {
@@ -43,13 +43,13 @@ fn without_a_margin_whoever_is_not_inside_it_is_right_in_bf16_too() {
 }
 
 #[test]
-fn every_entry_is_the_one_found_by_hand() {
+fn every_entry_matches_a_manual_computation() {
     for way in WAYS {
         let found = report(way, &five());
         assert_eq!((found.samples, found.margin.value(), found.lambda), (5, 2.0, 0.0));
         let theta = found.theta;
         assert_near("mean", theta.mean, 78.0);
-        // Places 0.2, 1, 2, 3 and 3.8 among 0, 30, 60, 120, 180.
+        // Positions 0.2, 1, 2, 3 and 3.8 in 0, 30, 60, 120, 180.
         assert_near("p5", theta.p5, 6.0);
         assert_near("p25", theta.p25, 30.0);
         assert_near("p50", theta.p50, 60.0);
@@ -62,8 +62,8 @@ fn every_entry_is_the_one_found_by_hand() {
         assert_near("longest", norms.max, 5.0);
         assert_near("shortest weight", found.weight_norm.min, 1.0);
         assert_near("longest weight", found.weight_norm.max, 1.1);
-        // Over |x|: cos is 1, .87, .5, −.5, −1, the rival's 0, .55, .95, −.95, 0: right three times. And
-        // ψ, cos 2θ at first, is 1, .5, −.5, −1.5, −3: only the first sample is out of the margin.
+        // Divided by |x|, the cosine is 1, .87, .5, −.5, −1 and the other logit 0, .55, .95, −.95, 0:
+        // three are correct. ψ is 1, .5, −.5, −1.5, −3: only the first sample is outside the margin.
         assert_eq!((found.accuracy, found.inside_margin), (0.6, 0.8), "{way:?}");
         let losses = definition::losses(&five());
         assert_near("loss", found.loss, losses.iter().sum::<f64>() / 5.0);
@@ -72,11 +72,11 @@ fn every_entry_is_the_one_found_by_hand() {
 
 /// λ changes the loss of the step, but not what counts as inside the margin; a bias counts in both.
 #[test]
-fn inside_the_margin_is_the_whole_margin_with_the_bias() {
+fn inside_the_margin_means_the_full_margin_with_the_bias() {
     for way in WAYS {
         let annealed = report(way, &five().with_lambda(1e6));
         assert_eq!((annealed.lambda, annealed.accuracy, annealed.inside_margin), (1e6, 0.6, 0.8));
-        // By |x|: ψ + b against the rival: 1.2 > 0, 1.2 > 1.1, −1.3 < 2.86, −5.8 < −3.8, −14.8 < 0.
+        // ψ|x| + b against the other logit: 1.2 > 0, 1.2 > 1.1, −1.3 < 2.86, −5.8 < −3.8, −14.8 < 0.
         let biased = Batch { bias: Some(vec![0.2, 0.0]), ..five() };
         assert_eq!(report(way, &biased).inside_margin, 0.6, "{way:?}");
         let biased = Batch { bias: Some(vec![-20.0, 0.0]), ..five() };
@@ -86,7 +86,7 @@ fn inside_the_margin_is_the_whole_margin_with_the_bias() {
 }
 
 #[test]
-fn the_report_is_the_same_from_every_way() {
+fn the_report_is_the_same_for_every_implementation() {
     for seed in 0..20 {
         let batch =
             Batch::random(seed, 37, 9, 150).with_bias(true).with_margin(4.0).with_lambda(2.0);
@@ -111,7 +111,7 @@ fn the_report_is_the_same_from_every_way() {
     }
 }
 
-/// Rounding may take the cosine of parallel vectors beyond ±1, where it has no angle.
+/// The cosine of parallel vectors may be rounded beyond ±1, where the arc cosine is undefined.
 #[test]
 fn parallel_samples_have_an_angle() {
     let mut batch = Batch::random(52, 200, 7, 100).with_margin(3.0);
@@ -125,7 +125,7 @@ fn parallel_samples_have_an_angle() {
     for way in WAYS {
         let found = report(way, &batch);
         assert_eq!(found.k, [100, 0, 100], "{way:?}");
-        // 3.3·w is rounded too, by 1e-7 of itself: that much of an angle there is.
+        // 3.3·w has a relative rounding error of 1e-7, which causes an angle of that size.
         for (what, found, expected) in [
             ("p5", found.theta.p5, 0.0),
             ("p95", found.theta.p95, 180.0),
@@ -136,9 +136,9 @@ fn parallel_samples_have_an_angle() {
     }
 }
 
-/// Without an angle a sample counts as one at 90°, neither near nor far.
+/// A sample with an undefined angle counts as one at 90°.
 #[test]
-fn a_sample_without_an_angle_counts_as_a_right_one() {
+fn a_sample_with_an_undefined_angle_counts_as_90_degrees() {
     let batch = Batch::new(&[&[0.0, 0.0]], &[&[1.0, 2.0], &[0.5, 0.0]], &[1]).with_margin(3.0);
     for way in WAYS {
         let found = report(way, &batch);
@@ -150,7 +150,7 @@ fn a_sample_without_an_angle_counts_as_a_right_one() {
 }
 
 #[test]
-fn one_class_has_no_rival_and_one_sample_is_every_percentile() {
+fn a_single_class_and_a_single_sample_have_a_report() {
     let batch = Batch::new(&[&[0.0, -2.0]], &[&[0.0, 1.0]], &[0]).with_margin(4.0);
     for way in WAYS {
         let found = report(way, &batch);
@@ -159,27 +159,27 @@ fn one_class_has_no_rival_and_one_sample_is_every_percentile() {
     }
 }
 
-/// What the head says, in the forward pass or, composed, in the report.
+/// The error of the head, from the forward pass or, if composed, from the report.
 fn refused(way: Way, batch: &Batch) -> HeadError {
     let setup = Setup::new(way, batch);
     let result = setup.forward().and_then(|output| output.report());
     result.expect_err(&format!("{way:?} accepts {batch:?}"))
 }
 
-/// A batch with more classes than a tile of any kernel has, of which some have no sample.
+/// A batch with more classes than a tile of any kernel, some of them without samples.
 fn many_classes() -> Batch {
     let batch = Batch::random(51, 6, 5, 400).with_bias(true).with_margin(4.0);
     Batch { labels: vec![3, 0, 399, 3, 200, 7], ..batch }
 }
 
 #[test]
-fn the_first_bad_feature_is_named() {
+fn the_first_invalid_feature_is_named() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for way in WAYS {
             for (sample, index) in [(0, 0), (2, 4), (5, 1)] {
                 let mut batch = many_classes();
                 batch.features[sample * 5 + index] = bad;
-                // A later one, and a bad weight besides, don't change what comes first.
+                // A later one, or an invalid weight, does not change which one is reported.
                 batch.features[5 * 5 + 4] = f64::NAN;
                 batch.weights[17] = f64::NAN;
                 let error = refused(way, &batch);
@@ -194,7 +194,7 @@ fn the_first_bad_feature_is_named() {
 }
 
 #[test]
-fn the_first_bad_weight_is_named() {
+fn the_first_invalid_weight_is_named() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for way in WAYS {
             // Of a label, of a class without samples, and of the last class.
@@ -212,9 +212,9 @@ fn the_first_bad_weight_is_named() {
     }
 }
 
-/// −∞ makes a class impossible, which would pass for a small probability.
+/// −∞ gives a class probability 0, which could be mistaken for a small probability.
 #[test]
-fn the_first_bad_bias_is_named() {
+fn the_first_invalid_bias_is_named() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for way in WAYS {
             for class in [0, 3, 17, 250, 399] {
@@ -246,12 +246,12 @@ fn a_loss_that_overflows_names_the_sample_and_both_norms() {
             assert!(sample == 1 && norms < 1e-5, "{way:?}: {sample} {feature_norm} {weight_norm}");
         }
     }
-    // In f64 there is room.
+    // It does not overflow in f64.
     assert!(report(Way::ComposedF64, &batch).loss.is_finite());
 }
 
 #[test]
-fn a_label_that_names_no_class_is_refused() {
+fn a_label_out_of_range_is_rejected() {
     let classes = many_classes().classes;
     for way in WAYS {
         let setup = Setup::new(way, &many_classes());
@@ -266,7 +266,7 @@ fn a_label_that_names_no_class_is_refused() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_refused() {
+fn mismatched_sizes_are_rejected() {
     for way in WAYS {
         let setup = Setup::new(way, &many_classes());
         let forward = |features, labels| setup.head.forward(features, labels, 0.0).unwrap_err();
@@ -291,7 +291,7 @@ fn sizes_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn a_lambda_that_is_none_is_refused() {
+fn an_invalid_lambda_is_rejected() {
     for way in WAYS {
         for bad in [-1e-12, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let error = Setup::new(way, &many_classes().with_lambda(bad)).forward().unwrap_err();

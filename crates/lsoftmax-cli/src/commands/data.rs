@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use lsoftmax_data::fetch::{FetchError, FetchOutcome, FetchProgress, Fetched, Origin, Timeouts};
-use lsoftmax_data::{Checked, DataDir, Listed, Set, SetState, check, fetch, list};
+use lsoftmax_data::fetch::{
+    FetchError, FetchOutcome, FetchProgress, FetchReport, Origin, Timeouts,
+};
+use lsoftmax_data::{CheckReport, DataDir, Set, SetListing, SetState, check, fetch, list};
 
 use crate::argument_groups::{DataDirArgument, OutputArguments};
 use crate::failure::Failure;
@@ -95,7 +97,7 @@ fn fetch_with_bar(
     data: &DataDir,
     origin: &Origin,
     timeouts: Timeouts,
-) -> Result<Fetched, FetchError> {
+) -> Result<FetchReport, FetchError> {
     let style = "{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}";
     let style = ProgressStyle::with_template(style).expect("the template is valid");
     let bar = ProgressBar::no_length().with_style(style);
@@ -118,15 +120,15 @@ fn fetch_with_bar(
     fetched
 }
 
-fn list_text(sets: &[Listed]) -> String {
-    let entry = |Listed { name, about, state, place, bytes, source, .. }: &Listed| {
+fn list_text(sets: &[SetListing]) -> String {
+    let entry = |SetListing { name, about, state, location, bytes, source, .. }: &SetListing| {
         let size = format!("{:.1} MB", *bytes as f64 / 1e6);
         let state = match state {
             SetState::BuiltIn => format!("built in, {size}"),
-            SetState::There => format!("downloaded, {size} in {place}"),
-            SetState::Incomplete => format!("incomplete in {place}; fetch it again"),
+            SetState::Present => format!("downloaded, {size} in {location}"),
+            SetState::Incomplete => format!("incomplete in {location}; fetch it again"),
             SetState::Missing => {
-                format!("not downloaded; `lsoftmax data fetch {name}` gets {size} into {place}")
+                format!("not downloaded; `lsoftmax data fetch {name}` gets {size} into {location}")
             }
         };
         format!("{name:<13}  {about}\n{:<15}{state}\n{:<15}from {source}", "", "")
@@ -134,23 +136,24 @@ fn list_text(sets: &[Listed]) -> String {
     sets.iter().map(entry).collect::<Vec<_>>().join("\n")
 }
 
-fn fetched_text(Fetched { name, place, outcome }: &Fetched) -> String {
+fn fetched_text(FetchReport { name, location, outcome }: &FetchReport) -> String {
     match outcome {
         FetchOutcome::BuiltIn => {
             format!("{name} is built into the program; there is nothing to fetch")
         }
-        FetchOutcome::AlreadyThere => format!("{name} is already complete in {place}"),
-        FetchOutcome::Fetched => format!("{name} is now in {place}"),
+        FetchOutcome::AlreadyPresent => format!("{name} is already complete in {location}"),
+        FetchOutcome::Fetched => format!("{name} is now in {location}"),
     }
 }
 
-fn checked_text(checked: &Checked) -> String {
-    let Checked { name, place, files, shape, classes, train, test, train_of_class } = checked;
+fn checked_text(checked: &CheckReport) -> String {
+    let CheckReport { name, location, files, shape, classes, train, test, train_of_class } =
+        checked;
     let least = train_of_class.iter().min().copied().unwrap_or(0);
     let most = train_of_class.iter().max().copied().unwrap_or(0);
     let each = if least == most { format!("{least}") } else { format!("{least} to {most}") };
     format!(
-        "{name} is complete: {} files with the right SHA-256 ({place})\n\
+        "{name} is complete: {} files with the right SHA-256 ({location})\n\
          {train} training images, {test} test images, {shape}; \
          {classes} classes of {each} training images",
         files.len(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lsoftmax_data::{DataSource, Split};
-use lsoftmax_lab::inference::{self, EmbedOutputs, Embedded};
+use lsoftmax_lab::inference::{self, EmbedOutputs, EmbedReport};
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
@@ -57,7 +57,7 @@ impl EmbedCommand {
     }
 }
 
-fn text(Embedded { out, logits, images, features, classes, .. }: &Embedded) -> String {
+fn text(EmbedReport { out, logits, images, features, classes, .. }: &EmbedReport) -> String {
     let mut text = format!("{out}: {images} images x {features} features");
     if let Some(logits) = logits {
         text.push_str(&format!("\n{logits}: {images} images x {classes} logits"));

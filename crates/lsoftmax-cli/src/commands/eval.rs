@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lsoftmax_data::{DataSource, Split};
-use lsoftmax_lab::inference::{self, Evaluated};
+use lsoftmax_lab::inference::{self, EvaluationReport};
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
@@ -46,7 +46,7 @@ impl EvalCommand {
     }
 }
 
-fn text(Evaluated { data, split, evaluation }: &Evaluated) -> String {
+fn text(EvaluationReport { data, split, evaluation }: &EvaluationReport) -> String {
     format!(
         "{data}, {split}: {:.2} % wrong ({} of {} images), cross-entropy {:.4}, {:.1}° to the class on average",
         evaluation.error, evaluation.wrong, evaluation.images, evaluation.loss, evaluation.angle

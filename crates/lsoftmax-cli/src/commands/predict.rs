@@ -41,9 +41,6 @@ impl PredictCommand {
 
 fn line(Prediction { image, class, name, probability, angle }: &Prediction) -> String {
     let number = class.to_string();
-    let class = match name {
-        Some(name) if *name != number => format!("{name} ({number})"),
-        _ => number,
-    };
+    let class = if *name == number { number } else { format!("{name} ({number})") };
     format!("{image}: {class}, probability {probability:.4}, {angle:.1}° to the class")
 }

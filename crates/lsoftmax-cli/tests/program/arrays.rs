@@ -1,4 +1,4 @@
-//! Files of arrays: .npy files to give to the program, .npy and safetensors files that it wrote.
+//! Array files: `.npy` files as input, `.npy` and safetensors files as output of the program.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ pub struct Layout {
 pub const PLAIN: Layout = Layout { descr: "<f4", fortran_order: false };
 pub const LABELS: Layout = Layout { descr: "<i8", fortran_order: false };
 
-/// The bytes of an array, put together by hand. One row makes it one-dimensional if `flat`.
+/// The bytes of an array file. With `flat`, a single row makes it one-dimensional.
 pub fn npy(layout: Layout, rows: &[Vec<f64>], flat: bool) -> Vec<u8> {
     let columns = rows.first().map_or(0, Vec::len);
     let values: Vec<f64> = match layout.fortran_order {
@@ -29,7 +29,7 @@ pub fn npy(layout: Layout, rows: &[Vec<f64>], flat: bool) -> Vec<u8> {
     file(&format!("'{}'", layout.descr), layout.fortran_order, &shape, &data)
 }
 
-/// A file with a header that may say anything.
+/// A file with an arbitrary header.
 pub fn file(descr: &str, fortran_order: bool, shape: &str, data: &[u8]) -> Vec<u8> {
     let order = if fortran_order { "True" } else { "False" };
     let header = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n");

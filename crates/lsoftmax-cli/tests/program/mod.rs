@@ -1,4 +1,4 @@
-//! The built program, and a batch to give it.
+//! Runs the built program, with a batch as input.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use arrays::{LABELS, PLAIN, npy};
 use tempfile::TempDir;
 
-/// A directory with a small batch in it that has a loss: 3 samples, 2 features, 4 classes.
+/// A directory with a small valid batch: 3 samples, 2 features, 4 classes.
 pub struct Batch {
     pub directory: TempDir,
 }
@@ -58,7 +58,7 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// What the program printed, having seen that it succeeded in silence.
+/// The standard output of a program that must have succeeded with an empty stderr.
 #[track_caller]
 pub fn printed(output: Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -73,7 +73,7 @@ pub fn json(output: Output) -> serde_json::Value {
     serde_json::from_str(&text).expect("one JSON object")
 }
 
-/// The sentence that the program refused with, having seen that it is one line and the exit code 2.
+/// The error message of a program that must have failed with exit code 2 and one line on stderr.
 #[track_caller]
 pub fn refused(output: Output) -> String {
     failed(output, 2)
@@ -89,7 +89,7 @@ pub fn failed(output: Output, code: i32) -> String {
     stderr.trim_end().strip_prefix("lsoftmax: ").expect("the program's name").to_owned()
 }
 
-/// The sentence contains each of the words.
+/// Asserts that the message contains each of the phrases.
 #[track_caller]
 pub fn assert_says(sentence: impl AsRef<str>, words: &[&str]) {
     let sentence = sentence.as_ref();

@@ -1,4 +1,4 @@
-//! A tiny training run on the built-in MNIST, and what is the same however it came about.
+//! A tiny training run on the built-in MNIST, and its reproducible results.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::command;
 
-/// Nothing divides anything: a checkpoint falls between two lines of the log.
+/// The intervals are not multiples of each other, so that a checkpoint falls between two log lines.
 pub const TINY: &str = r#"
 name = "tiny"
 source = "a test"
@@ -30,14 +30,14 @@ log_every = 7
 checkpoint_every = 4
 "#;
 
-/// A place for a run.
-pub fn place() -> (TempDir, PathBuf) {
-    let place = tempfile::tempdir().expect("a directory");
-    let run = place.path().join("run");
-    (place, run)
+/// A temporary directory, and the path of a run in it.
+pub fn temporary_run() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let run = directory.path().join("run");
+    (directory, run)
 }
 
-/// Writes a recipe into a directory; what is returned is an argument for the program.
+/// Writes a recipe into a directory; returns its path as an argument for the program.
 pub fn recipe(directory: &Path, text: &str) -> String {
     let path = directory.join("recipe-of-the-test.toml");
     fs::write(&path, text).expect("a file");
@@ -48,7 +48,7 @@ pub fn text_of(path: &Path) -> String {
     path.to_str().expect("text").to_owned()
 }
 
-/// `lsoftmax train`, with what it says piped.
+/// `lsoftmax train` with piped output.
 pub fn train(arguments: &[&str]) -> Command {
     let mut command = command(&[&["train"], arguments].concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -68,8 +68,8 @@ pub fn done(mut command: Command) -> Output {
     output
 }
 
-/// The exit code and the last line on stderr, which must begin with the program's name; lines of the
-/// log may go before.
+/// The exit code and the last line on stderr, which must start with the program's name; log lines may
+/// precede it.
 #[track_caller]
 pub fn ended(output: &Output) -> (Option<i32>, String) {
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -81,7 +81,7 @@ pub fn ended(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), sentence.to_owned())
 }
 
-/// Waits until the program has said a line with `words` in it; the rest is returned by `rest`.
+/// Waits until the program has printed a line that contains `words`; `rest` returns the remaining lines.
 pub struct Listener(BufReader<std::process::ChildStderr>);
 
 impl Listener {
@@ -106,7 +106,7 @@ impl Listener {
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, PartialEq)]
 pub struct Result {
     model: Vec<u8>,
@@ -114,7 +114,7 @@ pub struct Result {
     metrics: Vec<Value>,
 }
 
-/// Reads what is the same for every run of a recipe: all but times and the machine.
+/// Reads the reproducible results of a run: everything but times and the machine.
 #[track_caller]
 pub fn result(run: &Path) -> Result {
     let text = |name: &str| fs::read_to_string(run.join(name)).expect("a file");
@@ -140,20 +140,20 @@ pub fn metrics(run: &Path) -> Vec<Value> {
     text.lines().map(line).collect()
 }
 
-/// A run that nothing disturbed.
+/// An uninterrupted run.
 pub struct Reference {
     pub result: Result,
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl Reference {
-    /// The run of [`TINY`], made once per test program.
+    /// The run of [`TINY`], trained once per test program.
     pub fn get() -> &'static Self {
         static RUN: OnceLock<Reference> = OnceLock::new();
         RUN.get_or_init(|| {
-            let place = tempfile::tempdir().expect("a directory");
-            let run = place.path().join("run");
-            done(train(&[&recipe(place.path(), TINY), "--out", &text_of(&run)]));
+            let directory = tempfile::tempdir().expect("a directory");
+            let run = directory.path().join("run");
+            done(train(&[&recipe(directory.path(), TINY), "--out", &text_of(&run)]));
             let mut files = BTreeMap::new();
             for folder in ["", "checkpoints"] {
                 for entry in fs::read_dir(run.join(folder)).expect("a directory") {
@@ -176,7 +176,7 @@ impl Reference {
         }
     }
 
-    /// The run as a kill after the last checkpoint leaves it.
+    /// Copies the run as if it had been killed after the last checkpoint.
     pub fn put_unfinished(&self, run: &Path) {
         self.put(run);
         for name in ["summary.json", "model.json", "model.safetensors"] {
@@ -195,7 +195,7 @@ pub fn checkpoints(run: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a file is half written.
+/// Whether a file is being written.
 pub fn is_writing(run: &Path) -> bool {
     let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|path| path.extension().is_none())

@@ -1,9 +1,9 @@
 //! The header of an `.npy` file: type, order and shape.
 //!
-//! `npyz` has a reader of its own for this, but it believes the header: it allocates whatever length
-//! is claimed, follows any nesting, and multiplies the shape unchecked. Here the text is bounded
-//! first and then read with the parser that `npyz` uses, whose time doubles with each bracket in a
-//! bracket and triples with each brace in a brace.
+//! The reader of `npyz` trusts the header: it allocates any length, follows any nesting, and does not
+//! check the product of the shape for overflow. This module first limits length and nesting and then
+//! uses the same parser as `npyz`, whose run time doubles with each level of nested brackets and
+//! triples with each level of nested braces.
 
 use std::io::{ErrorKind, Read};
 
@@ -13,21 +13,21 @@ use py_literal::Value;
 use super::Role;
 use super::error::{ArrayProblem, ShapeText};
 
-/// The longest header that is read, numpy's own limit.
+/// The longest header accepted, as in numpy.
 pub const HEADER_LIMIT: usize = 10_000;
 
-/// Brackets in brackets. A plain array has two, and records with fields a few more.
+/// The deepest nesting of brackets accepted. A plain array has two levels, a structured one a few more.
 const NESTING_LIMIT: usize = 6;
 
-/// Dimensions that numpy allows.
+/// The largest number of dimensions, as in numpy.
 const RANK_LIMIT: usize = 64;
 
-/// What a header says, and its length in the file.
+/// A parsed header.
 pub struct NpyHeader {
     pub dtype: TypeStr,
     pub fortran_order: bool,
     pub shape: Vec<u64>,
-    /// Where the numbers begin.
+    /// The length of the header, which is the offset of the first number.
     pub bytes: u64,
 }
 
@@ -43,7 +43,7 @@ impl NpyHeader {
             return Err(ArrayProblem::NotNpy);
         }
         if found < magic.len() {
-            return Err(ArrayProblem::HeaderCut);
+            return Err(ArrayProblem::HeaderTruncated);
         }
         let mut length = [0; 4];
         let length_bytes = match (magic[6], magic[7]) {
@@ -63,7 +63,7 @@ impl NpyHeader {
     }
 
     fn parse(text: &[u8], role: Role, bytes: u64) -> Result<Self, ArrayProblem> {
-        // Only a field's name can be other than ASCII, and records are refused whatever their names.
+        // Only field names can contain non-ASCII characters, and structured arrays are rejected anyway.
         let text = String::from_utf8_lossy(text);
         let braces = text.bytes().filter(|byte| *byte == b'{').count();
         if nesting(&text) > NESTING_LIMIT || braces > 1 {
@@ -100,17 +100,17 @@ impl NpyHeader {
         Ok(Self { dtype, fortran_order, shape: parse_shape(shape)?, bytes })
     }
 
-    /// The number of entries, and of their bytes.
+    /// The number of entries and their total size in bytes.
     pub fn size(&self) -> Result<(usize, u64), ArrayProblem> {
         let width = self.dtype.num_bytes().unwrap_or(usize::MAX) as u64;
         let entries = self.shape.iter().try_fold(1u64, |size, side| size.checked_mul(*side));
         let sizes = entries.and_then(|entries| {
-            // Headroom for the eight bytes an entry may take in memory.
+            // An entry takes up to eight bytes in memory.
             let in_memory = entries.checked_mul(8)?;
             isize::try_from(in_memory).ok()?;
             Some((usize::try_from(entries).ok()?, entries.checked_mul(width)?))
         });
-        sizes.ok_or_else(|| ArrayProblem::Immense(ShapeText(self.shape.clone())))
+        sizes.ok_or_else(|| ArrayProblem::ShapeTooLarge(ShapeText(self.shape.clone())))
     }
 }
 
@@ -126,11 +126,10 @@ fn parse_shape(shape: &Value) -> Result<Vec<u64>, ArrayProblem> {
         _ => None,
     };
     let sides: Option<_> = sides.iter().map(side).collect();
-    sides
-        .ok_or(ArrayProblem::NpyHeader("its shape is not made of whole numbers from 0 to 2^64 − 1"))
+    sides.ok_or(ArrayProblem::NpyHeader("its shape is not made of integers from 0 to 2^64 − 1"))
 }
 
-/// How deep brackets go, those in strings included.
+/// The maximum nesting depth of brackets, including those inside strings.
 fn nesting(text: &str) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     for byte in text.bytes() {
@@ -146,12 +145,12 @@ fn nesting(text: &str) -> usize {
 
 fn exactly(mut file: impl Read, bytes: &mut [u8]) -> Result<(), ArrayProblem> {
     file.read_exact(bytes).map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => ArrayProblem::HeaderCut,
+        ErrorKind::UnexpectedEof => ArrayProblem::HeaderTruncated,
         _ => ArrayProblem::Read(error),
     })
 }
 
-/// Reads until `bytes` is full or the file ends; returns how many were read.
+/// Reads until `bytes` is full or the file ends; returns the number of bytes read.
 fn fill(file: impl Read, bytes: &mut [u8]) -> Result<usize, ArrayProblem> {
     let mut start = Vec::with_capacity(bytes.len());
     file.take(bytes.len() as u64).read_to_end(&mut start).map_err(ArrayProblem::Read)?;

@@ -1,8 +1,8 @@
 //! Arrays of numbers in numpy's `.npy` files.
 //!
-//! Reading never trusts a header: sizes are multiplied with care and compared with the file before
-//! memory is asked for, nothing is unpickled, and every refusal is a sentence that names the file.
-//! Byte order and Fortran order are undone on the way in.
+//! Headers are not trusted: sizes are checked for overflow and compared with the size of the file
+//! before memory is allocated, nothing is unpickled, and every error names the file. Arrays in any byte
+//! order, and in C or Fortran order, are accepted.
 
 mod error;
 mod header;
@@ -15,16 +15,16 @@ pub use write::{StagedArrays, WriteError};
 
 use std::fmt;
 
-/// What an array is to the head: it decides rank and type, and how its entries are called.
+/// What an array is used for. It determines the rank and type, and how errors describe an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// x, samples x features.
     Features,
     /// W, classes x features.
     Weights,
-    /// b, one number a class.
+    /// b, one number per class.
     Bias,
-    /// y, one whole number a sample.
+    /// y, one integer per sample.
     Labels,
 }
 
@@ -47,8 +47,8 @@ impl Role {
         }
     }
 
-    /// The entry at a row and a column, in words.
-    fn place(self, row: usize, column: usize) -> String {
+    /// A description of the entry at a row and column.
+    fn describe_entry(self, row: usize, column: usize) -> String {
         match self {
             Role::Features => format!("feature {column} of sample {row}"),
             Role::Weights => format!("weight {column} of class {row}"),

@@ -11,7 +11,7 @@ use super::Role;
 use super::error::{ArrayError, ArrayProblem, ShapeText};
 use super::header::NpyHeader;
 
-/// An array whose header has been read and checked, and whose numbers have not been read yet.
+/// An array whose header has been read and checked, but not its numbers.
 ///
 /// ```no_run
 /// use lsoftmax_data::arrays::{ArrayFile, Role};
@@ -35,22 +35,22 @@ impl ArrayFile {
     /// Opens an array for `role` and checks type, rank, shape and the file's size.
     ///
     /// # Errors
-    /// When the file cannot be read, is not an array, or not one for that role.
+    /// When the file cannot be read, is not an array, or does not fit the role.
     pub fn open(path: impl AsRef<Path>, role: Role) -> Result<Self, ArrayError> {
         let path = path.as_ref().to_owned();
-        match Self::opened(&path, role) {
+        match Self::open_checked(&path, role) {
             Ok(file) => Ok(file),
             Err(problem) => Err(ArrayError { path, problem }),
         }
     }
 
-    fn opened(path: &Path, role: Role) -> Result<Self, ArrayProblem> {
+    fn open_checked(path: &Path, role: Role) -> Result<Self, ArrayProblem> {
         let system = |error: std::io::Error| match error.kind() {
             ErrorKind::NotFound => ArrayProblem::Missing,
             ErrorKind::IsADirectory => ArrayProblem::Directory,
             _ => ArrayProblem::Read(error),
         };
-        // Looked at before it is opened, because opening a pipe would wait for its writer.
+        // Checked before opening, because opening a pipe blocks until there is a writer.
         let metadata = std::fs::metadata(path).map_err(system)?;
         if metadata.is_dir() {
             return Err(ArrayProblem::Directory);
@@ -78,15 +78,15 @@ impl ArrayFile {
         let (_, expected) = header.size()?;
         let found = file_bytes.saturating_sub(header.bytes);
         if found < expected {
-            return Err(ArrayProblem::Short { shape: shape(), expected, found });
+            return Err(ArrayProblem::Truncated { shape: shape(), expected, found });
         }
         if found > expected {
-            return Err(ArrayProblem::Long { shape: shape(), expected, found });
+            return Err(ArrayProblem::TrailingBytes { shape: shape(), expected, found });
         }
         Ok(Self {
             path: path.to_owned(),
             role,
-            // `size` has seen that they fit.
+            // `size` has checked that they fit.
             rows: rows as usize,
             columns: columns as usize,
             fortran_order: header.fortran_order,
@@ -95,7 +95,7 @@ impl ArrayFile {
         })
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -105,7 +105,7 @@ impl ArrayFile {
         self.rows
     }
 
-    /// The second dimension; 1 when there is none.
+    /// The second dimension; 1 for a one-dimensional array.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -113,8 +113,8 @@ impl ArrayFile {
     /// The numbers as f32, row by row.
     ///
     /// # Errors
-    /// When a number is not finite or does not fit into f32, when the array holds whole numbers, or
-    /// when the file cannot be read.
+    /// When a number is not finite or does not fit into f32, when the array contains integers, or when
+    /// the file cannot be read.
     pub fn floats(self) -> Result<Vec<f32>, ArrayError> {
         let role = self.role;
         let narrow = |row, column, value: f64| {
@@ -122,10 +122,10 @@ impl ArrayFile {
             if narrowed.is_finite() {
                 return Ok(narrowed);
             }
-            let place = role.place(row, column);
+            let entry = role.describe_entry(row, column);
             Err(match value.is_finite() {
-                true => ArrayProblem::TooLarge { place, value },
-                false => ArrayProblem::NotFinite { place, value },
+                true => ArrayProblem::TooLarge { entry, value },
+                false => ArrayProblem::NotFinite { entry, value },
             })
         };
         match (self.dtype.type_char(), self.dtype.size_field()) {
@@ -138,8 +138,8 @@ impl ArrayFile {
     /// The numbers as labels of `classes` classes.
     ///
     /// # Errors
-    /// When a label names no class, when the array does not hold whole numbers, or when the file
-    /// cannot be read.
+    /// When a label is out of range, when the array does not contain integers, or when the file cannot
+    /// be read.
     pub fn labels(self, classes: usize) -> Result<Vec<i64>, ArrayError> {
         let check = |sample, label: i128| match i64::try_from(label) {
             Ok(y) if (0..classes as i128).contains(&label) => Ok(y),
@@ -207,8 +207,8 @@ fn type_in_words(dtype: &TypeStr) -> String {
     let bits = dtype.size_field().saturating_mul(8);
     match dtype.type_char() {
         TypeChar::Bool => "booleans".into(),
-        TypeChar::Int => format!("whole numbers (int{bits})"),
-        TypeChar::Uint => format!("whole numbers (uint{bits})"),
+        TypeChar::Int => format!("integers (int{bits})"),
+        TypeChar::Uint => format!("integers (uint{bits})"),
         TypeChar::Float => format!("floating-point numbers (float{bits})"),
         TypeChar::Complex => format!("complex numbers (complex{bits})"),
         TypeChar::TimeDelta | TypeChar::DateTime => "dates or times".into(),

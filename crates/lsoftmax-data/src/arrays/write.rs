@@ -1,4 +1,4 @@
-//! Writing arrays so that none is ever seen half-written.
+//! Writing arrays atomically.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ pub struct WriteError {
     source: std::io::Error,
 }
 
-/// Arrays that lie complete beside their places, and get their names at the end, one by one.
+/// Arrays written to temporary files, which [`commit`](Self::commit) renames one by one.
 ///
-/// Dropped without [`commit`](Self::commit), it leaves nothing behind.
+/// If dropped without a commit, all temporary files are removed.
 ///
 /// ```
 /// use lsoftmax_data::arrays::StagedArrays;
@@ -39,10 +39,10 @@ pub struct StagedArrays {
 }
 
 impl StagedArrays {
-    /// Starts in `directory`, which is made if it does not exist.
+    /// Stages arrays in `directory`, which is created if it does not exist.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// When the directory cannot be created.
     pub fn new(directory: impl AsRef<Path>) -> Result<Self, WriteError> {
         let directory = directory.as_ref().to_owned();
         match std::fs::create_dir_all(&directory) {
@@ -51,7 +51,7 @@ impl StagedArrays {
         }
     }
 
-    /// Writes an array in f32, row by row, that will be called `name`.
+    /// Writes an array of f32, row by row, to be renamed to `name`.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -66,7 +66,7 @@ impl StagedArrays {
         }
     }
 
-    /// Gives all arrays their names, replacing files that have them.
+    /// Renames all arrays to their final names, replacing existing files.
     ///
     /// # Errors
     /// When a file cannot be renamed.

@@ -1,4 +1,4 @@
-//! One file over HTTP, taken up again where it stopped.
+//! Downloading one file over HTTP, with resumption of partial downloads.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,15 +11,15 @@ use ureq::{Agent, Body, Error};
 
 use super::error::{Damage, FetchError};
 
-/// How often a connection that broke is made again. Each time must have brought some bytes.
+/// The maximum number of attempts after connections break. Every attempt must receive some bytes.
 const ATTEMPTS: usize = 5;
 
-/// How long to wait.
+/// Network timeouts.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For a connection.
+    /// The timeout for name resolution and for a connection.
     pub connect: Duration,
-    /// For the next byte.
+    /// The timeout for the next byte.
     pub stall: Duration,
 }
 
@@ -30,7 +30,7 @@ impl Default for Timeouts {
 }
 
 pub(super) fn agent(timeouts: Timeouts) -> Agent {
-    // Whom the system trusts, as behind a company's proxy.
+    // The system's certificate store, so that certificates of corporate proxies are accepted.
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     Agent::config_builder()
         .tls_config(tls)
@@ -43,18 +43,18 @@ pub(super) fn agent(timeouts: Timeouts) -> Agent {
         .new_agent()
 }
 
-/// A file to download, and what is there of it.
+/// A download, possibly of a file that was partially downloaded before.
 pub(super) struct Download<'a> {
     pub agent: &'a Agent,
     pub url: &'a str,
-    /// Where it goes; what is there already is not asked for again.
+    /// The file to write; bytes that it already has are not requested again.
     pub part: &'a Path,
-    /// More bytes than this are not taken.
+    /// The largest accepted size.
     pub limit: u64,
 }
 
 impl Download<'_> {
-    /// Downloads the file. Returns whether a part that was there before is in it.
+    /// Downloads the file. Returns whether an earlier partial download was resumed.
     pub fn run(&self, progress: &mut dyn FnMut(u64, Option<u64>)) -> Result<bool, FetchError> {
         let write = FetchError::write(self.part);
         let mut options = File::options();
@@ -83,7 +83,7 @@ impl Download<'_> {
         let write = FetchError::write(self.part);
         let mut response = self.request(*received)?;
         if *received > 0 && !continues(&response, *received) {
-            // The server does not do ranges, or its file has changed: all of it, from the start.
+            // The server does not support ranges, or its file has changed: start over.
             *received = 0;
             *resumed = false;
             file.set_len(0).and_then(|()| file.rewind()).map_err(&write)?;
@@ -106,7 +106,7 @@ impl Download<'_> {
                 Err(error) => return Err(self.network(&Error::from(error), *received)),
             };
             if *received + count as u64 > self.limit {
-                return Err(self.damaged(Damage::Long(self.limit)));
+                return Err(self.damaged(Damage::TooLong(self.limit)));
             }
             file.write_all(&buffer[..count]).map_err(&write)?;
             *received += count as u64;
@@ -127,7 +127,7 @@ impl Download<'_> {
 
     fn network(&self, error: &Error, received: u64) -> FetchError {
         let reason = match error {
-            Error::HostNotFound => "the server's name is not known".into(),
+            Error::HostNotFound => "the host was not found".into(),
             Error::Timeout(_) => "the server does not answer".into(),
             Error::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 "the connection was closed early".into()
@@ -146,7 +146,7 @@ impl Download<'_> {
     }
 }
 
-/// Whether an answer goes on at byte `start`.
+/// Whether a response continues at byte `start`.
 fn continues(response: &Response<Body>, start: u64) -> bool {
     let range = text(response, header::CONTENT_RANGE);
     let range = range.and_then(|range| range.strip_prefix("bytes ")?.split('-').next());

@@ -1,67 +1,65 @@
-//! What can go wrong while a set is fetched, in sentences.
+//! Errors while a set is fetched.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
 
-/// Why a set was not fetched. Nothing half-written is left in its place.
+/// Why a set was not fetched. Its directory is left unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The set has no place.
+    /// The data directory could not be determined or read.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// What was given as a mirror is neither an address nor a directory.
+    /// The mirror is neither a URL nor a directory.
     #[error(
-        "{0} is neither an http or https address nor a directory; give the place where the archives are"
+        "{0} is neither an http or https address nor a directory; give the location of the archives"
     )]
     From(String),
     /// A local archive that cannot be read.
-    #[error("{}: cannot be read ({source}); name a directory with the set's official archives", path.display())]
+    #[error("{}: cannot be read ({source}); give a directory with the set's official archives", path.display())]
     Local {
         /// The archive.
         path: PathBuf,
         /// The system's reason.
         source: Error,
     },
-    /// Another process does the same.
-    #[error("{}: this set is being fetched already; wait for that to end", .0.display())]
+    /// Another process is fetching the set.
+    #[error("{}: this set is already being fetched by another process; wait until it has finished", .0.display())]
     Busy(PathBuf),
-    /// The server has no such file, or will not give it.
-    #[error(
-        "{url}: the server answers with status {status}; name a mirror or a directory with --from"
-    )]
+    /// An HTTP error status.
+    #[error("{url}: the server returned status {status}; give a mirror or a directory with --from")]
     Status {
         /// The address.
         url: String,
-        /// The server's answer.
+        /// The HTTP status.
         status: u16,
     },
-    /// The connection fails, and not for the first time.
-    #[error("{url}: {reason}{}, or name a mirror or a directory with --from", go_on(*received))]
+    /// The connection failed repeatedly.
+    #[error("{url}: {reason}{}, or give a mirror or a directory with --from", next_step(*received))]
     Network {
         /// The address.
         url: String,
         /// What happened.
         reason: String,
-        /// The bytes that are there.
+        /// The number of bytes received so far.
         received: u64,
     },
-    /// The archive is not the set's.
-    #[error("{origin}: {damage}; {}", if *.local { "name a directory with the set's official archives" } else { "try again, or name a mirror or a directory with --from" })]
+    /// The archive is corrupt or not the official one.
+    #[error("{origin}: {damage}; {}", if *.local { "give a directory with the set's official archives" } else { "try again, or give a mirror or a directory with --from" })]
     Damaged {
         /// The address or path of the archive.
         origin: String,
         /// What is wrong with it.
         damage: Damage,
-        /// Whether it came from a directory.
+        /// Whether it came from a local directory.
         local: bool,
     },
     /// The disk is full.
-    #[error("{}: the disk is full; make room, or choose another place with --data-dir", .0.display())]
+    #[error("{}: the disk is full; free some space, or choose another directory with --data-dir", .0.display())]
     Full(PathBuf),
-    /// The system refused.
-    #[error("{}: cannot be written ({source}); choose another place with --data-dir", path.display())]
+    /// A file or directory could not be written.
+    #[error("{}: cannot be written ({source}); choose another directory with --data-dir", path.display())]
     Write {
         /// The file or directory.
         path: PathBuf,
@@ -71,7 +69,7 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Whether other arguments would help; else the machine or the network failed.
+    /// Whether the arguments are at fault, rather than the system or the network.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Data(_) | Self::From(_) | Self::Local { .. } => true,
@@ -80,7 +78,7 @@ impl FetchError {
         }
     }
 
-    /// What to make of a failure to write at `path`.
+    /// Converts an I/O error while writing `path`.
     pub(super) fn write(path: &Path) -> impl Fn(Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| match source.kind() {
@@ -90,38 +88,38 @@ impl FetchError {
     }
 }
 
-/// What to do after a connection failed.
-fn go_on(received: u64) -> String {
+/// What the user can do after a connection failed.
+fn next_step(received: u64) -> String {
     match received {
         0 => "; try again later".into(),
-        _ => format!(" after {received} bytes; run the same command again to go on from there"),
+        _ => format!(" after {received} bytes; run the same command again to resume"),
     }
 }
 
 /// What is wrong with an archive.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// Not the official bytes.
-    #[error("the archive has the SHA-256 {found}, but the official one {expected}")]
-    Sum {
-        /// The checksum of what came.
+    /// A checksum that differs from that of the official archive.
+    #[error("the archive has the SHA-256 {found}, but {expected} was expected")]
+    Checksum {
+        /// The checksum of the received archive.
         found: String,
         /// The checksum of the official archive.
         expected: &'static str,
     },
     /// Longer than it should be.
-    #[error("it goes on beyond {0} bytes, longer than the archive is")]
-    Long(u64),
-    /// Not a gzipped tar archive, or a broken one.
+    #[error("it is longer than {0} bytes, more than the archive can have")]
+    TooLong(u64),
+    /// Not a gzipped tar archive, or a corrupt one.
     #[error("the archive cannot be unpacked ({0})")]
     Unreadable(String),
-    /// A path that leads out of the archive, or a link.
-    #[error("the archive holds {0:?}, which is a link or leads out of its directory")]
+    /// A path outside the archive's directory, or a link.
+    #[error("the archive contains {0:?}, which is a link or outside its directory")]
     Unsafe(PathBuf),
-    /// A file with other contents.
+    /// A file whose checksum differs from that of the official file.
     #[error("the contents of {0} are not the official ones")]
     Contents(&'static str),
-    /// A file that is not in it.
+    /// A file is missing from the archive.
     #[error("the archive lacks {0}")]
-    Lacks(&'static str),
+    MissingFile(&'static str),
 }

@@ -1,7 +1,7 @@
-//! Getting a set from where its authors, or somebody else, keep it.
+//! Downloading a set from its official address, a mirror or a local directory.
 //!
-//! Downloads lie beside the set's place in a hidden directory, from which a later call goes on. The
-//! files are unpacked there too, checked, synced, and only then renamed into place.
+//! Downloads are stored in a hidden directory next to that of the set, from which a later call resumes.
+//! The files are unpacked there too, verified, synced, and only then renamed into place.
 
 mod download;
 mod error;
@@ -21,22 +21,22 @@ use crate::check::check_files;
 use crate::directory::{DataDir, SetLocation};
 use crate::sets::{Archive, Set};
 use download::Download;
-use unpack::Failure;
+use unpack::UnpackError;
 
 /// Where archives come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The official address. The SHA-256 of each archive is checked, and then that of each file.
+    /// The official address. The SHA-256 of each archive and of each file is verified.
     Official,
-    /// Another address with the same archives, perhaps packed anew: the SHA-256 of each file is
-    /// checked.
+    /// Another address with the same archives, possibly repacked: only the SHA-256 of each file is
+    /// verified.
     Mirror(String),
-    /// A directory with the same archives, likewise.
+    /// A local directory with the same archives, verified like a mirror.
     Directory(PathBuf),
 }
 
 impl Origin {
-    /// What was given as a mirror: an address, or else a directory.
+    /// Parses the address of a mirror or the path of a directory.
     ///
     /// # Errors
     /// When it is neither.
@@ -51,69 +51,72 @@ impl Origin {
     }
 }
 
-/// What has happened so far.
+/// The progress of [`fetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchProgress<'a> {
-    /// Bytes have come.
+    /// An archive is being downloaded.
     Downloading {
         /// The archive.
         archive: &'a str,
-        /// The bytes that are there.
+        /// The number of bytes received so far.
         received: u64,
-        /// The bytes there will be, if the server says so.
+        /// The total number of bytes, if the server reports it.
         total: Option<u64>,
     },
-    /// An archive is being checked and unpacked.
+    /// An archive is being verified and unpacked.
     Unpacking {
         /// The archive.
         archive: &'a str,
     },
 }
 
-/// A set that is there now.
+/// The result of a successful [`fetch`].
 #[derive(Clone, Debug, Serialize)]
-pub struct Fetched {
-    /// What it is called.
+pub struct FetchReport {
+    /// The name of the set.
     pub name: &'static str,
     /// Where it is.
-    pub place: String,
-    /// How it came there.
+    #[serde(rename = "place")]
+    pub location: String,
+    /// Whether it was downloaded.
     pub outcome: FetchOutcome,
 }
 
-/// How a set came to be there.
+/// Whether a set was downloaded or already available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FetchOutcome {
     /// It is built into the program.
     BuiltIn,
-    /// It was there, and whole.
-    AlreadyThere,
-    /// It was fetched.
+    /// It was already present and complete.
+    #[serde(rename = "already-there")]
+    AlreadyPresent,
+    /// It was downloaded.
     Fetched,
 }
 
-/// Fetches a set, unless it is there and whole.
+/// Fetches a set, unless it is already present and complete.
 ///
 /// # Errors
-/// When it cannot be had, is not the original, or cannot be written. The set's place is then as it was.
+/// When it cannot be downloaded, fails verification, or cannot be written. The set's directory is then
+/// left unchanged.
 pub fn fetch(
     set: &Set,
     data: &DataDir,
     origin: &Origin,
     timeouts: Timeouts,
     progress: &mut dyn FnMut(FetchProgress),
-) -> Result<Fetched, FetchError> {
-    let fetched = |place: &SetLocation, outcome| {
-        Ok(Fetched { name: set.name, place: place.to_string(), outcome })
+) -> Result<FetchReport, FetchError> {
+    let fetched = |location: &SetLocation, outcome| {
+        Ok(FetchReport { name: set.name, location: location.to_string(), outcome })
     };
-    let place = set.place(data);
-    if place == SetLocation::BuiltIn && *origin == Origin::Official {
-        return fetched(&place, FetchOutcome::BuiltIn);
+    let location = set.location(data);
+    if location == SetLocation::BuiltIn && *origin == Origin::Official {
+        return fetched(&location, FetchOutcome::BuiltIn);
     }
-    let place = SetLocation::Directory(data.of(set));
-    if check_files(set, &place).is_ok() {
-        return fetched(&place, FetchOutcome::AlreadyThere);
+    let location = SetLocation::Directory(data.of(set));
+    if check_files(set, &location).is_ok() {
+        return fetched(&location, FetchOutcome::AlreadyPresent);
     }
     let work = Work::start(set, data)?;
     let agent = download::agent(timeouts);
@@ -121,17 +124,17 @@ pub fn fetch(
         work.stage(archive, origin, &agent, progress)?;
     }
     work.finish(&data.of(set))?;
-    fetched(&place, FetchOutcome::Fetched)
+    fetched(&location, FetchOutcome::Fetched)
 }
 
-/// The hidden directory in which a set is put together. Dropped, it leaves only what a later call can
-/// go on from.
+/// The hidden directory in which a set is assembled. On drop, everything but partial downloads, from
+/// which a later call can resume, is removed.
 struct Work<'a> {
     set: &'a Set,
     directory: PathBuf,
     /// The unpacked files.
     staged: PathBuf,
-    /// Locked while this lives.
+    /// Holds the lock until dropped.
     _lock: File,
 }
 
@@ -145,7 +148,7 @@ impl<'a> Work<'a> {
         match lock.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Err(FetchError::Busy(data.of(set))),
-            // A file system without locks: go on without.
+            // The file system does not support locks: continue without one.
             Err(std::fs::TryLockError::Error(_)) => {}
         }
         let staged = directory.join("files");
@@ -176,9 +179,9 @@ impl<'a> Work<'a> {
         let official = *origin == Origin::Official;
         loop {
             let length = std::fs::metadata(&part).map_or(0, |metadata| metadata.len());
-            let whole = length == archive.bytes
+            let complete = length == archive.bytes
                 && unpack::sum(&part).is_ok_and(|sum| sum == archive.sha256);
-            let resumed = !whole
+            let resumed = !complete
                 && download
                     .run(&mut |received, total| {
                         progress(FetchProgress::Downloading {
@@ -198,7 +201,7 @@ impl<'a> Work<'a> {
                 Some(damage) => damage,
             };
             std::fs::remove_file(&part).map_err(FetchError::write(&part))?;
-            // What an earlier call left may be of another file: once more, from the start.
+            // The partial download of an earlier call may be of another file: retry once from the start.
             if !resumed {
                 return Err(FetchError::Damaged { origin: url, damage, local: false });
             }
@@ -226,7 +229,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Unpacks an archive, or says why it is not the set's.
+    /// Unpacks an archive, or returns what is wrong with it.
     fn unpack(
         &self,
         archive: &Archive,
@@ -236,21 +239,21 @@ impl<'a> Work<'a> {
         if official {
             let found = unpack::sum(path).map_err(FetchError::write(path))?;
             if found != archive.sha256 {
-                return Ok(Some(Damage::Sum { found, expected: archive.sha256 }));
+                return Ok(Some(Damage::Checksum { found, expected: archive.sha256 }));
             }
         }
         match unpack::unpack(self.set, archive, path, &self.staged) {
             Ok(()) => Ok(None),
-            Err(Failure::Damage(damage)) => Ok(Some(damage)),
-            Err(Failure::Disk(error)) => Err(error),
+            Err(UnpackError::Damage(damage)) => Ok(Some(damage)),
+            Err(UnpackError::Disk(error)) => Err(error),
         }
     }
 
-    /// Gives the files their place.
+    /// Moves the unpacked files to the set's directory.
     fn finish(self, target: &Path) -> Result<(), FetchError> {
         let write = FetchError::write(target);
         if target.exists() {
-            // Some of it is there, and not whole: each file is replaced by itself.
+            // The directory exists but is incomplete: replace each file individually.
             replace(&self.staged, target).map_err(&write)?;
         } else {
             sync_directory(&self.staged);
@@ -268,17 +271,17 @@ impl Drop for Work<'_> {
     fn drop(&mut self) {
         let _ = remove_directory(&self.staged);
         let parts = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        let kept = parts.filter(|part| {
+        let remaining = parts.filter(|part| {
             let empty = part.metadata().is_ok_and(|metadata| metadata.len() == 0);
             part.file_name() != "lock" && !(empty && std::fs::remove_file(part.path()).is_ok())
         });
-        if kept.count() == 0 {
+        if remaining.count() == 0 {
             let _ = remove_directory(&self.directory);
         }
     }
 }
 
-/// An archive at a mirror, which may be named by its directory or be the archive itself.
+/// The address of an archive at a mirror; `base` may be its directory or the archive itself.
 fn join(base: &str, name: &str) -> String {
     match base.rsplit_once('/') {
         Some((_, last)) if last == name => base.to_owned(),
@@ -286,7 +289,7 @@ fn join(base: &str, name: &str) -> String {
     }
 }
 
-/// Moves every file below `from` to its place below `to`.
+/// Moves every file below `from` to the same path below `to`.
 fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
@@ -302,7 +305,7 @@ fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Directories can be synced on Unix alone; elsewhere a rename is as good as it gets.
+/// Syncs a directory on a best-effort basis: only Unix supports it.
 fn sync_directory(path: &Path) {
     if let Ok(directory) = File::open(path) {
         let _ = directory.sync_all();

@@ -1,4 +1,4 @@
-//! From an archive to the files of a set, each with its own checksum.
+//! Unpacking the archives of a set and verifying each file.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
@@ -13,27 +13,27 @@ use crate::contents::{Contents, hexadecimal};
 use crate::error::DataProblem;
 use crate::sets::{Archive, Packing, Set, SetFile};
 
-/// What stands in the way of unpacking.
-pub(super) enum Failure {
-    /// The archive.
+/// Why an archive could not be unpacked.
+pub(super) enum UnpackError {
+    /// The archive is invalid.
     Damage(Damage),
-    /// The disk.
+    /// The files could not be written.
     Disk(FetchError),
 }
 
-impl From<Damage> for Failure {
+impl From<Damage> for UnpackError {
     fn from(damage: Damage) -> Self {
         Self::Damage(damage)
     }
 }
 
-impl From<FetchError> for Failure {
+impl From<FetchError> for UnpackError {
     fn from(error: FetchError) -> Self {
         Self::Disk(error)
     }
 }
 
-/// The SHA-256 of a file as it is.
+/// The SHA-256 of a file, without decompressing it.
 pub(super) fn sum(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
@@ -45,21 +45,26 @@ pub(super) fn sum(path: &Path) -> std::io::Result<String> {
     }
 }
 
-/// Lays the files of `archive`, which lies at `path`, out in `directory`, synced to disk.
+/// Unpacks `archive`, stored at `path`, into `directory` and syncs the files to disk.
 pub(super) fn unpack(
     set: &Set,
     archive: &Archive,
     path: &Path,
     directory: &Path,
-) -> Result<(), Failure> {
+) -> Result<(), UnpackError> {
     match set.format.packing {
-        Packing::File => keep(set, archive, path, directory),
+        Packing::File => copy_gzipped(set, archive, path, directory),
         Packing::Tar => unpack_tar(set, path, directory),
     }
 }
 
-/// An archive that is itself a file of the set.
-fn keep(set: &Set, archive: &Archive, path: &Path, directory: &Path) -> Result<(), Failure> {
+/// Copies an archive that is itself a gzipped file of the set.
+fn copy_gzipped(
+    set: &Set,
+    archive: &Archive,
+    path: &Path,
+    directory: &Path,
+) -> Result<(), UnpackError> {
     let plain = archive.name.trim_end_matches(".gz");
     let Some(file) = set.files.iter().find(|file| file.path == plain) else {
         return Ok(());
@@ -79,7 +84,7 @@ fn keep(set: &Set, archive: &Archive, path: &Path, directory: &Path) -> Result<(
     Ok(())
 }
 
-fn unpack_tar(set: &Set, path: &Path, directory: &Path) -> Result<(), Failure> {
+fn unpack_tar(set: &Set, path: &Path, directory: &Path) -> Result<(), UnpackError> {
     let unreadable = |error: std::io::Error| {
         Damage::Unreadable(match error.kind() {
             ErrorKind::UnexpectedEof => "it ends too early".into(),
@@ -87,7 +92,7 @@ fn unpack_tar(set: &Set, path: &Path, directory: &Path) -> Result<(), Failure> {
         })
     };
     let file = BufReader::with_capacity(1 << 16, File::open(path).map_err(unreadable)?);
-    // Twice what is needed: what else is in an archive is small.
+    // Limits decompression bombs: the other files in an archive are small.
     let limit = 2 * set.files.iter().map(|file| file.bytes).sum::<u64>() + (1 << 20);
     let mut tar = tar::Archive::new(GzDecoder::new(file).take(limit));
     let mut missing: Vec<_> = set.files.iter().collect();
@@ -109,7 +114,7 @@ fn unpack_tar(set: &Set, path: &Path, directory: &Path) -> Result<(), Failure> {
         missing.retain(|other| other.path != file.path);
     }
     match missing.first() {
-        Some(file) => Err(Damage::Lacks(file.path).into()),
+        Some(file) => Err(Damage::MissingFile(file.path).into()),
         None => Ok(()),
     }
 }
@@ -119,7 +124,7 @@ fn unpack_file(
     file: &SetFile,
     directory: &Path,
     unreadable: impl Fn(std::io::Error) -> Damage,
-) -> Result<(), Failure> {
+) -> Result<(), UnpackError> {
     let target = directory.join(file.path);
     let write = FetchError::write(&target);
     if let Some(parent) = target.parent() {

@@ -1,27 +1,27 @@
-//! A small HTTP server that does as it is told, well or badly.
+//! A small HTTP server with scripted replies.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What was asked for.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How many were asked before.
+    /// The number of earlier requests.
     pub number: usize,
     pub path: String,
-    /// Where the range begins, if there is one.
+    /// The start of the requested range, if there is one.
     pub start: Option<usize>,
 }
 
-/// What is answered.
+/// A response, valid or not.
 pub struct Reply {
     head: String,
     body: Vec<u8>,
-    /// The length that is claimed.
+    /// The value of the Content-Length header.
     length: usize,
-    /// Whether it then says nothing, for longer than anybody waits.
+    /// Whether the connection then stays open without data for longer than any timeout.
     stalls: bool,
 }
 
@@ -30,7 +30,7 @@ impl Reply {
         Self { head: "200 OK".into(), body: body.into(), length: body.len(), stalls: false }
     }
 
-    /// The range that is asked for, as a good server has it.
+    /// The requested range, as a server with range support returns it.
     pub fn ranged(body: &[u8], request: &Request) -> Self {
         match request.start {
             None => Self::whole(body),
@@ -52,24 +52,24 @@ impl Reply {
         Self { head: format!("302 Found\r\nLocation: {to}"), ..Self::whole(b"") }
     }
 
-    /// No answer at all.
+    /// No response.
     pub fn mute() -> Self {
         Self { head: String::new(), stalls: true, ..Self::whole(b"") }
     }
 
-    /// Closes the connection after so many bytes of the body.
+    /// Closes the connection after this many bytes of the body.
     pub fn cut(mut self, bytes: usize) -> Self {
         self.body.truncate(bytes);
         self.length += usize::from(self.length == bytes);
         self
     }
 
-    /// Says nothing more after so many bytes of the body.
+    /// Stalls after this many bytes of the body.
     pub fn stall(self, bytes: usize) -> Self {
         Self { stalls: true, ..self.cut(bytes) }
     }
 
-    /// Claims another length.
+    /// Sends another Content-Length.
     pub fn length(self, length: usize) -> Self {
         Self { length, ..self }
     }

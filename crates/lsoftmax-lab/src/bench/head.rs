@@ -1,4 +1,4 @@
-//! The head through Burn, as its user would run it.
+//! Benchmark of the head as called through Burn.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -8,17 +8,17 @@ use lsoftmax::{HeadError, LSoftmax, LSoftmaxConfig, LambdaSchedule, Margin, Prec
 use lsoftmax_kernels::Engine;
 use serde::Serialize;
 
-use super::{BenchError, Heap, can_be_had, median, on_threads};
+use super::{BenchError, Heap, can_allocate, median, on_threads};
 
-/// Untimed steps come first: at most this many, and none is begun after this time.
+/// Untimed warm-up steps: at most this many, and none is started after this time.
 const WARM_UP: (usize, Duration) = (3, Duration::from_millis(500));
 
-/// The fewest steps that have a median worth the name.
+/// The minimum number of timed steps.
 const LEAST_STEPS: usize = 3;
 
 const SEED: u64 = 2016;
 
-/// What to measure: a forward and a backward pass with gradients of features and weights.
+/// A benchmark of a forward and a backward pass with gradients of features and weights.
 ///
 /// ```
 /// use lsoftmax::{Margin, Precision};
@@ -47,11 +47,11 @@ const SEED: u64 = 2016;
 /// ```
 #[derive(Clone, Debug)]
 pub struct HeadBench {
-    /// Samples of a batch.
+    /// The number of samples per batch.
     pub samples: usize,
-    /// Features of a sample.
+    /// The number of features per sample.
     pub features: usize,
-    /// Classes.
+    /// The number of classes.
     pub classes: usize,
     /// The margin m.
     pub margin: Margin,
@@ -63,38 +63,38 @@ pub struct HeadBench {
     pub bias: bool,
     /// How long to measure.
     pub length: Length,
-    /// Threads; rayon's own choice unless said otherwise.
+    /// The number of threads; by default that of rayon's global pool.
     pub threads: Option<usize>,
 }
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
-    /// So many steps.
+    /// For a number of steps.
     Steps(usize),
-    /// So much time, and at least three steps.
+    /// For a duration, and at least three steps.
     Time(Duration),
 }
 
-/// What was measured.
+/// The result of a [`HeadBench`].
 #[derive(Clone, Debug, Serialize)]
 pub struct HeadTiming {
     /// The median time of a step.
     pub milliseconds: f64,
     /// The time of the fastest step.
     pub fastest_milliseconds: f64,
-    /// Timed steps.
+    /// The number of timed steps.
     pub steps: usize,
-    /// Billions of operations a second at the median, counting the three products of
-    /// samples x features x classes and nothing else.
+    /// The throughput at the median in GFLOP/s, counting only the three products of
+    /// samples x features x classes.
     pub gflops: f64,
-    /// The most heap in use during the steps, above features, weights and their gradients.
+    /// The peak heap use during the steps, excluding features, weights and their gradients.
     pub peak_bytes: usize,
-    /// Samples of a batch.
+    /// The number of samples per batch.
     pub samples: usize,
-    /// Features of a sample.
+    /// The number of features per sample.
     pub features: usize,
-    /// Classes.
+    /// The number of classes.
     pub classes: usize,
     /// The margin m.
     pub margin: Margin,
@@ -104,9 +104,9 @@ pub struct HeadTiming {
     pub bias: bool,
     /// The precision of matrix products.
     pub precision: Precision,
-    /// The kernel path taken.
+    /// The kernel path.
     pub kernel: &'static str,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
 }
 
@@ -114,8 +114,8 @@ impl HeadBench {
     /// Runs the benchmark.
     ///
     /// # Errors
-    /// When a size is zero or too large, λ is none, or the threads or the kernel path asked for are
-    /// not to be had.
+    /// When a size is zero or too large, λ is invalid, or the requested threads or kernel path are
+    /// unavailable.
     pub fn run(&self, heap: &impl Heap) -> Result<HeadTiming, BenchError> {
         self.check()?;
         on_threads(self.threads, || self.measure(heap))
@@ -141,13 +141,13 @@ impl HeadBench {
         LambdaSchedule::constant(self.lambda)?;
         let too_large = BenchError::Memory { samples, features, classes };
         match self.parameters_and_gradients() {
-            Some(bytes) if can_be_had(bytes) => Ok(()),
+            Some(bytes) if can_allocate(bytes) => Ok(()),
             _ => Err(too_large),
         }
     }
 
-    /// About the bytes of x, W and their gradients and of what is kept for a sample, if that is a
-    /// number. Narrow features are padded.
+    /// The approximate size in bytes of x, W, their gradients (with padded rows) and the per-sample
+    /// state; `None` on overflow.
     fn parameters_and_gradients(&self) -> Option<usize> {
         let rows = self.samples.checked_add(self.classes)?;
         let width = self.features.checked_next_multiple_of(32)?;
@@ -166,21 +166,21 @@ impl HeadBench {
         let gradients = (self.samples + self.classes) * self.features * size_of::<f32>();
 
         heap.reset();
-        let begun = Instant::now();
+        let started = Instant::now();
         for _ in 0..WARM_UP.0 {
             self.step(&head, &x, &y)?;
-            if begun.elapsed() > WARM_UP.1 {
+            if started.elapsed() > WARM_UP.1 {
                 break;
             }
         }
         let mut times = Vec::new();
-        let begun = Instant::now();
-        while self.goes_on(times.len(), begun) {
+        let started = Instant::now();
+        while self.needs_more_steps(times.len(), started) {
             let step = Instant::now();
             self.step(&head, &x, &y)?;
             times.push(step.elapsed().as_secs_f64());
         }
-        // Of all steps together, the first included: what they keep for each other counts.
+        // Over all steps, including warm-up, so that buffers reused between steps are counted.
         let peak_bytes = heap.peak().saturating_sub(gradients);
         let (fastest, median) = (times.iter().copied().fold(f64::MAX, f64::min), median(&times));
         let work = 3.0 * 2.0 * self.samples as f64 * self.features as f64 * self.classes as f64;
@@ -222,10 +222,10 @@ impl HeadBench {
         Ok(())
     }
 
-    fn goes_on(&self, steps: usize, begun: Instant) -> bool {
+    fn needs_more_steps(&self, steps: usize, started: Instant) -> bool {
         match self.length {
             Length::Steps(all) => steps < all,
-            Length::Time(time) => steps < LEAST_STEPS || begun.elapsed() < time,
+            Length::Time(time) => steps < LEAST_STEPS || started.elapsed() < time,
         }
     }
 }

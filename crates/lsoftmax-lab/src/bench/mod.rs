@@ -1,4 +1,4 @@
-//! How fast and how large things are on this machine.
+//! Speed and memory use of the head and of training.
 
 mod head;
 mod train;
@@ -11,53 +11,53 @@ use crate::learner::StepError;
 pub use head::{HeadBench, HeadTiming, Length};
 pub use train::{TrainBench, TrainTiming};
 
-/// The heap as the program's allocator counts it. A library must not choose the allocator, so the
-/// program lends its own.
+/// Heap statistics of the program's allocator. They are passed in because a library should not choose
+/// the allocator.
 pub trait Heap: Sync {
-    /// Counts from here.
+    /// Starts counting.
     fn reset(&self);
-    /// The most bytes in use at once since then, above what was in use then.
+    /// The peak number of bytes in use since the last reset, above those in use at the reset.
     fn peak(&self) -> usize;
 }
 
-/// Why there is nothing to measure.
+/// Why a benchmark could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A size of zero.
     #[error("the number of {0} is 0, but must be at least 1")]
     Zero(&'static str),
-    /// A head larger than the machine.
+    /// A head that does not fit into memory.
     #[error(
         "{samples} samples and {classes} classes of {features} features do not fit into this machine's memory; give smaller sizes"
     )]
     Memory {
-        /// Samples of a batch.
+        /// The number of samples per batch.
         samples: usize,
-        /// Features of a sample.
+        /// The number of features per sample.
         features: usize,
-        /// Classes.
+        /// The number of classes.
         classes: usize,
     },
-    /// A batch larger than the machine.
+    /// A batch that does not fit into memory.
     #[error(
         "training {network} on batches of {batch} images does not fit into this machine's memory; give a smaller batch"
     )]
     Batch {
         /// The network's name.
         network: String,
-        /// Images of a batch.
+        /// The number of images per batch.
         batch: usize,
     },
-    /// The network does not fit together, or refused the images.
+    /// The network is invalid or rejected the images.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// A step was not taken.
+    /// A training step failed.
     #[error(transparent)]
     Step(#[from] StepError),
     /// λ is negative or not finite.
     #[error(transparent)]
     Lambda(#[from] LambdaError),
-    /// The head refused the batch.
+    /// The head rejected the batch.
     #[error(transparent)]
     Head(#[from] HeadError),
     /// The requested kernel path is unavailable.
@@ -66,14 +66,14 @@ pub enum BenchError {
     /// The threads could not be started.
     #[error("{threads} threads could not be started ({reason}); give fewer")]
     Threads {
-        /// What was asked for.
+        /// The requested number of threads.
         threads: usize,
-        /// Why not.
+        /// The system's reason.
         reason: String,
     },
 }
 
-/// Runs `f` on so many threads, or on those that there are.
+/// Runs `f` on a pool of `threads` threads, or on the global pool.
 fn on_threads<R: Send>(
     threads: Option<usize>,
     f: impl FnOnce() -> Result<R, BenchError> + Send,
@@ -87,15 +87,15 @@ fn on_threads<R: Send>(
     pool.map_err(|error| BenchError::Threads { threads, reason: reason(error) })?.install(f)
 }
 
-/// Bytes that no machine has, far from where sums of sizes overflow.
+/// A size that no machine has, small enough that sums of sizes do not overflow.
 const LARGEST: usize = isize::MAX as usize / 4;
 
-/// Whether the system would give so many bytes; they are given back at once, untouched.
-fn can_be_had(bytes: usize) -> bool {
+/// Whether `bytes` bytes can be allocated; they are freed at once, untouched.
+fn can_allocate(bytes: usize) -> bool {
     bytes <= LARGEST && Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }
 
-/// The median.
+/// The median of a non-empty slice.
 fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Training steps of the paper's networks, as a training run takes them.
+//! Benchmark of training steps of the paper's networks.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use lsoftmax_kernels::Engine;
 use lsoftmax_nn::NetworkConfig;
 use serde::Serialize;
 
-use super::{BenchError, Heap, can_be_had, median};
+use super::{BenchError, Heap, can_allocate, median};
 use crate::batch::LabelledImages;
 use crate::learner::{Learner, StepSettings};
 use crate::model::Classifier;
@@ -21,74 +21,74 @@ use lsoftmax_data::{Augment, Images, Loader, Mean, Sampling, Shape};
 const SEED: u64 = 2016;
 const LEARNING_RATE: f64 = 0.01;
 const LAMBDA: f64 = 5.0;
-/// Steps before the first that is timed: buffers are made and the code is paged in.
+/// The number of untimed warm-up steps, in which buffers are allocated and code is paged in.
 const WARM_UP: usize = 2;
-/// Images that the loader takes its samples from: more than a cache holds.
+/// The number of images in the benchmark of the loader, more than fit into a cache.
 const LOADED: usize = 4096;
-/// How long the loader is timed.
+/// The duration of the benchmark of the loader.
 const LOADING: Duration = Duration::from_millis(200);
 
-/// What to measure: training steps, the same that a run takes, and then inference.
+/// A benchmark of training steps, the same as in a training run, and of inference.
 #[derive(Clone, Debug)]
 pub struct TrainBench {
-    /// The name that the result bears.
+    /// The network's name, for the result.
     pub name: String,
     /// The network.
     pub network: NetworkConfig,
-    /// Classes of the head.
+    /// The number of classes.
     pub classes: usize,
-    /// Images of a batch.
+    /// The number of images per batch.
     pub batch: usize,
     /// The margin m.
     pub margin: Margin,
     /// The precision of products.
     pub precision: Precision,
-    /// Whether Burn's own operations take the place of the kernels.
+    /// Whether to use Burn's own operations instead of the kernels.
     pub composed: bool,
-    /// Timed steps.
+    /// The number of timed steps.
     pub steps: usize,
-    /// Threads; rayon's own choice unless said otherwise.
+    /// The number of threads; by default that of rayon's global pool.
     pub threads: Option<usize>,
 }
 
-/// What was measured.
+/// The result of a [`TrainBench`].
 #[derive(Clone, Debug, Serialize)]
 pub struct TrainTiming {
     /// The network's name.
     pub network: String,
-    /// Images of a training step a second, at the median.
+    /// The training throughput in images per second, at the median.
     pub images_per_second: f64,
-    /// Seconds of every step.
+    /// The duration of every step in seconds.
     pub step_seconds: Vec<f64>,
-    /// Images a second when features are all that is wanted, at the median.
+    /// The inference throughput (features only) in images per second, at the median.
     pub inference_images_per_second: f64,
-    /// Images a second that one thread of the loader makes ready for training, with the paper's
-    /// CIFAR10+ augmentation. Training waits for the loader only if this is less than the above.
+    /// The throughput of one loader thread in images per second, with the paper's CIFAR10+ augmentation.
+    /// Training waits for the loader only if this is less than `images_per_second`.
     pub loader_images_per_second: f64,
-    /// Billions of operations of an image in a step: the three products of every layer, but for the
-    /// first, whose images need no gradient. Padding counts as pixels.
+    /// The work per image of a training step in GFLOP: three products per layer, two in the first layer,
+    /// whose input needs no gradient. Padding is counted.
     pub gflop_per_image: f64,
-    /// Billions of those operations a second, at the median.
+    /// The training throughput in GFLOP/s, at the median.
     pub gflops: f64,
-    /// Billions of operations a second of the innermost loop by itself, measured in this run.
+    /// The peak throughput of the innermost loop in GFLOP/s, measured in this run.
     pub peak_gflops: f64,
-    /// The most heap in use during the steps.
+    /// The peak heap use during the steps.
     pub peak_bytes: usize,
-    /// Parameters of network and head.
+    /// The number of parameters of network and head.
     pub parameters: usize,
-    /// Classes of the head.
+    /// The number of classes.
     pub classes: usize,
-    /// Images of a batch.
+    /// The number of images per batch.
     pub batch: usize,
     /// The margin m.
     pub margin: Margin,
     /// The precision of products.
     pub precision: Precision,
-    /// The kernel path taken; "burn" for Burn's own operations.
+    /// The kernel path; "burn" for Burn's own operations.
     pub path: &'static str,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
-    /// Timed steps.
+    /// The number of timed steps.
     pub steps: usize,
 }
 
@@ -96,8 +96,8 @@ impl TrainBench {
     /// Runs the benchmark.
     ///
     /// # Errors
-    /// When a size is zero or too large, the network does not fit together, or the threads or the
-    /// kernel path asked for are not to be had.
+    /// When a size is zero or too large, the network's layers do not fit together, or the requested
+    /// threads or kernel path are unavailable.
     pub fn run(&self, heap: &impl Heap) -> Result<TrainTiming, BenchError> {
         let sizes = [("images", self.batch), ("steps", self.steps), ("classes", self.classes)];
         if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
@@ -107,15 +107,15 @@ impl TrainBench {
         super::on_threads(self.threads, || self.measure(heap))
     }
 
-    /// Refuses batches that no memory holds: a convolution is kept for every layer.
+    /// Checks that a batch fits into memory; the output of every convolution is kept.
     fn check_memory(&self) -> Result<(), BenchError> {
         let stack = self.network.stack()?;
-        let kept =
+        let outputs =
             (0..stack.units().len()).map(|unit| stack.convolved(unit).iter().product::<usize>());
-        let image: usize = kept.sum::<usize>() + stack.input().iter().product::<usize>();
+        let image: usize = outputs.sum::<usize>() + stack.input().iter().product::<usize>();
         let bytes = image.checked_mul(self.batch).and_then(|numbers| numbers.checked_mul(6));
         match bytes {
-            Some(bytes) if can_be_had(bytes) => Ok(()),
+            Some(bytes) if can_allocate(bytes) => Ok(()),
             _ => Err(BenchError::Batch { network: self.name.clone(), batch: self.batch }),
         }
     }
@@ -133,10 +133,10 @@ impl TrainBench {
         let mut step_seconds = Vec::with_capacity(self.steps);
         for index in 0..WARM_UP + self.steps {
             let batch = batch.clone();
-            let begun = Instant::now();
+            let started = Instant::now();
             black_box(learner.step(std::iter::once(batch), settings)?);
             if index >= WARM_UP {
-                step_seconds.push(begun.elapsed().as_secs_f64());
+                step_seconds.push(started.elapsed().as_secs_f64());
             }
         }
         let peak_bytes = heap.peak();
@@ -188,36 +188,37 @@ impl TrainBench {
         LabelledImages { images, labels }
     }
 
-    /// The median seconds of a batch's features.
+    /// The median duration of inference on a batch, in seconds.
     fn infer(&self, model: &Classifier, images: &Tensor<4>) -> Result<f64, BenchError> {
         let mut seconds = Vec::with_capacity(self.steps);
         for index in 0..1 + self.steps {
-            let begun = Instant::now();
+            let started = Instant::now();
             black_box(model.network.forward(images.clone())?.into_data());
             if index > 0 {
-                seconds.push(begun.elapsed().as_secs_f64());
+                seconds.push(started.elapsed().as_secs_f64());
             }
         }
         Ok(median(&seconds))
     }
-    /// Images a second of the loader, on this thread.
+
+    /// The throughput of the loader on this thread, in images per second.
     fn load(&self) -> f64 {
         let [channels, height, width] = self.network.input;
         let shape = Shape { channels, height, width };
-        let pixels = (0..LOADED * shape.pixels()).map(|place| (place % 251) as u8).collect();
-        let images = Images::new(shape, pixels, vec![0; LOADED]).expect("a label an image");
+        let pixels = (0..LOADED * shape.pixels()).map(|index| (index % 251) as u8).collect();
+        let images = Images::new(shape, pixels, vec![0; LOADED]).expect("one label per image");
         let mean = Mean::of(&images);
         let pad = Augment::CIFAR10_PLUS.pad.min(height.min(width) - 1);
         let augment = Augment { pad, ..Augment::CIFAR10_PLUS };
         let batch = self.batch.min(LOADED);
         let loader = Loader::new(images, mean, Sampling::training(batch, SEED, augment));
-        let loader = loader.expect("images, a batch no larger, and a padding that fits");
+        let loader = loader.expect("batch and padding fit the images");
         black_box(loader.batch(0));
-        let (begun, mut batches) = (Instant::now(), 0);
-        while begun.elapsed() < LOADING {
+        let (started, mut batches) = (Instant::now(), 0);
+        while started.elapsed() < LOADING {
             batches += 1;
             black_box(loader.batch(batches));
         }
-        batches as f64 * batch as f64 / begun.elapsed().as_secs_f64()
+        batches as f64 * batch as f64 / started.elapsed().as_secs_f64()
     }
 }

@@ -35,6 +35,6 @@ pub use svg::Picture;
 /// Writes a file atomically; missing directories are created.
 fn write_file(path: &Path, contents: &[u8]) -> Result<(), FigureError> {
     std::fs::create_dir_all(files::directory_of(path))
-        .and_then(|()| files::write_whole(path, &[contents]))
+        .and_then(|()| files::write_atomic(path, &[contents]))
         .map_err(|source| FigureError::Write { path: path.to_owned(), source })
 }

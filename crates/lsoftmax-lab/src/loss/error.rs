@@ -1,4 +1,4 @@
-//! Why there is no loss, in sentences.
+//! Errors while the loss of arrays is computed.
 
 use std::path::PathBuf;
 
@@ -9,11 +9,11 @@ use lsoftmax_data::arrays::{ArrayError, WriteError};
 /// Why the loss of files could not be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum LossError {
-    /// One of the arrays.
+    /// One of the arrays is invalid.
     #[error(transparent)]
     Array(#[from] ArrayError),
-    /// Features and weights of different width.
-    #[error("{} has {found} features a sample, but {} has {expected} weights a class; both need the same number of columns", features.display(), weights.display())]
+    /// Features and weights have different numbers of columns.
+    #[error("{} has {found} features per sample, but {} has {expected} weights per class; both need the same number of columns", features.display(), weights.display())]
     Columns {
         /// The features' file.
         features: PathBuf,
@@ -24,8 +24,8 @@ pub enum LossError {
         /// Its columns.
         expected: usize,
     },
-    /// Not one label a sample.
-    #[error("{} has {found} labels, but {} has {expected} samples; give one label a sample", labels.display(), features.display())]
+    /// The numbers of labels and samples differ.
+    #[error("{} has {found} labels, but {} has {expected} samples; give one label per sample", labels.display(), features.display())]
     Labels {
         /// The labels' file.
         labels: PathBuf,
@@ -36,8 +36,8 @@ pub enum LossError {
         /// Its rows.
         expected: usize,
     },
-    /// Not one bias a class.
-    #[error("{} has {found} values, but {} has {expected} classes; give one bias a class", bias.display(), weights.display())]
+    /// The numbers of biases and classes differ.
+    #[error("{} has {found} values, but {} has {expected} classes; give one bias per class", bias.display(), weights.display())]
     Bias {
         /// The bias's file.
         bias: PathBuf,
@@ -48,30 +48,30 @@ pub enum LossError {
         /// Its rows.
         expected: usize,
     },
-    /// The head refused the batch.
+    /// The head rejected the batch.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// The kernel path asked for is not to be had.
+    /// The requested kernel path is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A gradient beyond f32, though the loss is not.
+    /// A gradient that overflows f32, although the loss does not.
     #[error(
-        "the gradient of the {of} is {value} in row {row}, column {column}: it leaves the range of f32; rescale features or weights"
+        "the gradient of the {of} is {value} in row {row}, column {column}, which exceeds the range of f32; rescale features or weights"
     )]
     Gradient {
         /// Which gradient.
         of: &'static str,
-        /// The first such row.
+        /// The row of the first such entry.
         row: usize,
-        /// The first such column of it.
+        /// The column of the first such entry.
         column: usize,
         /// The value.
         value: f32,
     },
-    /// Something else has the gradient directory's name.
-    #[error("{}: gradients go to a directory, and this is none; give another name", .0.display())]
+    /// The gradient directory is not a directory.
+    #[error("{}: gradients are written to a directory, but this is not one; give another path", .0.display())]
     NotADirectory(PathBuf),
-    /// A gradient would take the place of an input.
+    /// A gradient would overwrite an input.
     #[error("{}: writing gradients to {} would overwrite this input; give another directory", input.display(), directory.display())]
     Overwrite {
         /// The input.
@@ -82,13 +82,13 @@ pub enum LossError {
     /// The gradients could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The graph lost a gradient.
-    #[error("there is no gradient of the {0}; this is a fault of the program")]
+    /// A gradient is missing from the autodiff graph.
+    #[error("there is no gradient of the {0}; this is a bug in lsoftmax, please report it")]
     Untracked(&'static str),
 }
 
 impl LossError {
-    /// Whether other input would help; otherwise the fault is the machine's or the program's.
+    /// Whether the input is at fault, rather than the system or the program.
     pub fn is_bad_input(&self) -> bool {
         !matches!(self, Self::Write(_) | Self::Untracked(_))
     }

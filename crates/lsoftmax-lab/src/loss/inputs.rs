@@ -5,28 +5,28 @@ use std::path::{Path, PathBuf};
 use super::LossError;
 use lsoftmax_data::arrays::{ArrayFile, Role};
 
-/// Where the arrays of a batch are.
+/// The files of a batch.
 #[derive(Clone, Debug)]
 pub struct InputFiles {
     /// x, samples x features.
     pub features: PathBuf,
     /// W, classes x features.
     pub weights: PathBuf,
-    /// y, one a sample.
+    /// y, one per sample.
     pub labels: PathBuf,
-    /// b, one a class.
+    /// b, one per class.
     pub bias: Option<PathBuf>,
 }
 
 impl InputFiles {
-    /// Every file.
+    /// All files.
     pub fn all(&self) -> impl Iterator<Item = &Path> {
         let always = [&self.features, &self.weights, &self.labels];
         always.into_iter().chain(&self.bias).map(PathBuf::as_path)
     }
 }
 
-/// A batch that fits together: finite numbers, row by row, and labels that name classes.
+/// A validated batch: finite numbers, row by row, matching sizes and labels in range.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     pub(super) features: Vec<f32>,
@@ -40,7 +40,7 @@ impl Inputs {
     /// Reads a batch. All sizes are compared before any numbers are read.
     ///
     /// # Errors
-    /// When a file is not the array it should be, or two don't fit together.
+    /// When an array is invalid, or two arrays do not match.
     pub fn read(files: &InputFiles) -> Result<Self, LossError> {
         let x = ArrayFile::open(&files.features, Role::Features)?;
         let w = ArrayFile::open(&files.weights, Role::Weights)?;
@@ -93,7 +93,7 @@ impl Inputs {
         self.classes
     }
 
-    /// The number of features of a sample.
+    /// The number of features per sample.
     pub fn depth(&self) -> usize {
         self.weights.len() / self.classes
     }

@@ -1,5 +1,4 @@
-//! The loss of arrays in files: to check another implementation, or to use this one from any
-//! language.
+//! The loss of arrays in files, for checking another implementation or for use from any language.
 
 mod error;
 mod inputs;
@@ -7,7 +6,7 @@ mod inputs;
 pub use error::LossError;
 pub use inputs::{InputFiles, Inputs};
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::module::Param;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -26,7 +25,7 @@ pub struct LossSettings {
     pub lambda: f64,
     /// The precision of matrix products.
     pub precision: Precision,
-    /// Whether the loss of every sample is reported too.
+    /// Whether to report the loss of every sample.
     pub every_sample: bool,
 }
 
@@ -35,16 +34,16 @@ pub struct LossSettings {
 pub struct LossResult {
     /// The mean over samples.
     pub loss: f64,
-    /// The loss of every sample, if asked for.
+    /// The loss of every sample, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub losses: Option<Vec<f32>>,
-    /// The share of samples whose label has the largest plain logit.
+    /// The fraction of samples whose label has the largest logit, without the margin.
     pub accuracy: f64,
     /// The number of samples.
     pub samples: usize,
     /// The number of classes.
     pub classes: usize,
-    /// The number of features of a sample.
+    /// The number of features per sample.
     pub features: usize,
     /// The margin m.
     pub margin: Margin,
@@ -52,7 +51,7 @@ pub struct LossResult {
     pub lambda: f64,
     /// The precision of matrix products.
     pub precision: Precision,
-    /// The kernel path that computed it.
+    /// The kernel path.
     pub kernel: &'static str,
     /// Angles, norms and margins.
     pub report: Report,
@@ -65,11 +64,11 @@ struct Gradients {
     bias: Option<Vec<f32>>,
 }
 
-/// Computes the loss of arrays in files, and writes its gradients to `gradient_directory` if there
-/// is one: `features.npy`, `weights.npy` and, with a bias, `bias.npy`.
+/// Computes the loss of arrays in files, and writes its gradients to `gradient_directory` if given:
+/// `features.npy`, `weights.npy` and, with a bias, `bias.npy`.
 ///
 /// # Errors
-/// When an input is wrong, or the gradients cannot be written.
+/// When an input is invalid, or the gradients cannot be written.
 pub fn run(
     files: &InputFiles,
     settings: &LossSettings,
@@ -101,14 +100,14 @@ const FEATURES: &str = "features.npy";
 const WEIGHTS: &str = "weights.npy";
 const BIAS: &str = "bias.npy";
 
-/// Whether gradients may go there: it is no file, and no input would be overwritten.
+/// Checks that `directory` is not a file and that no input would be overwritten.
 fn check_directory(directory: &Path, files: &InputFiles) -> Result<(), LossError> {
     if directory.exists() && !directory.is_dir() {
         return Err(LossError::NotADirectory(directory.to_owned()));
     }
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let place = real(directory);
-    let outputs: Vec<PathBuf> = [FEATURES, WEIGHTS, BIAS].map(|name| place.join(name)).into();
+    let real_directory = real(directory);
+    let outputs = [FEATURES, WEIGHTS, BIAS].map(|name| real_directory.join(name));
     match files.all().find(|input| outputs.contains(&real(input))) {
         Some(input) => {
             Err(LossError::Overwrite { input: input.to_owned(), directory: directory.to_owned() })
@@ -117,7 +116,7 @@ fn check_directory(directory: &Path, files: &InputFiles) -> Result<(), LossError
     }
 }
 
-/// With a device that records, the gradients too.
+/// Computes the loss and, on a device with autodiff, the gradients.
 fn compute(
     inputs: Inputs,
     settings: &LossSettings,
@@ -127,7 +126,7 @@ fn compute(
     let engine = Engine::new(precision)?;
     let kernel = engine.path().name();
     let (samples, classes, depth) = (inputs.samples(), inputs.classes(), inputs.depth());
-    let wanted = device.is_autodiff();
+    let with_gradients = device.is_autodiff();
 
     let head = LSoftmax {
         weight: Param::from_data(TensorData::new(inputs.weights, [classes, depth]), device),
@@ -136,7 +135,7 @@ fn compute(
         execution: Execution::Fused(engine),
     };
     let x = Tensor::<2>::from_data(TensorData::new(inputs.features, [samples, depth]), device);
-    let x = if wanted { x.require_grad() } else { x };
+    let x = if with_gradients { x.require_grad() } else { x };
     let y = Tensor::<1, Int>::from_data(TensorData::new(inputs.labels, [samples]), device);
 
     let out = head.forward(x.clone(), y, lambda)?;
@@ -154,7 +153,7 @@ fn compute(
         kernel,
         report,
     };
-    if !wanted {
+    if !with_gradients {
         return Ok((result, None));
     }
     let mut found = out.loss.backward();
@@ -169,7 +168,7 @@ fn compute(
     Ok((result, Some(gradients)))
 }
 
-/// Takes a gradient out of the store, so that it need not be copied.
+/// Removes a gradient from the store, which avoids a copy.
 fn gradient<const D: usize>(
     tensor: &Tensor<D>,
     found: &mut burn::tensor::Gradients,

@@ -3,7 +3,7 @@
 use super::keys::nearest;
 use super::{Recipe, RecipeError};
 
-/// A recipe's name, its text and that of its quick variant.
+/// The name of a recipe, its text, and the text of its quick variant.
 type BuiltIn = (&'static str, &'static str, &'static str);
 
 macro_rules! row {
@@ -36,7 +36,7 @@ const BUILT_IN: [BuiltIn; 16] = [
 ];
 
 impl Recipe {
-    /// The names of the recipes in the program, for [`Recipe::built_in`] and [`Recipe::quick`].
+    /// The names of the built-in recipes, for [`Recipe::built_in`] and [`Recipe::quick`].
     pub const NAMES: [&str; BUILT_IN.len()] = {
         let mut names = [""; BUILT_IN.len()];
         let mut row = 0;
@@ -47,19 +47,19 @@ impl Recipe {
         names
     };
 
-    /// A recipe of the paper, as `recipes/NAME.toml` has it.
+    /// A built-in recipe of the paper, from `recipes/NAME.toml`.
     ///
     /// # Errors
-    /// When there is none of this name; the error says which name is nearest.
+    /// When no recipe has this name; the error suggests the nearest name.
     pub fn built_in(name: &str) -> Result<Self, RecipeError> {
         let (name, text, _) = row(name)?;
         Self::from_toml(text, &format!("{name}.toml"))
     }
 
-    /// The recipe's variant of a minute or two, as `recipes/quick/NAME.toml` has it.
+    /// The quick variant of a recipe, which takes a minute or two, from `recipes/quick/NAME.toml`.
     ///
     /// # Errors
-    /// When there is none of this name; the error says which name is nearest.
+    /// When no recipe has this name; the error suggests the nearest name.
     pub fn quick(name: &str) -> Result<Self, RecipeError> {
         let (name, _, text) = row(name)?;
         Self::from_toml(text, &format!("quick/{name}.toml"))

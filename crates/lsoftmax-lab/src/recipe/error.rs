@@ -1,19 +1,19 @@
-//! What can be wrong with a recipe, in sentences.
+//! Errors in recipes.
 
 use std::path::PathBuf;
 
 /// Why a recipe could not be found, read or run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecipeError {
-    /// There is no recipe of this name in the program.
+    /// No built-in recipe has this name.
     #[error(
         "there is no recipe called \"{name}\"{} The recipes are {known}; a file of your own must end in .toml",
         nearest.map_or(".".to_owned(), |nearest| format!(": did you mean {nearest}?"))
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The most similar name, if one is similar.
+        /// The most similar name, if there is one.
         nearest: Option<&'static str>,
         /// All names.
         known: String,
@@ -27,64 +27,64 @@ pub enum RecipeError {
         reason: String,
     },
     /// The text is not TOML.
-    #[error("the recipe {recipe} is not TOML at {place}: {message}")]
+    #[error("the recipe {recipe} is not TOML at {position}: {message}")]
     Syntax {
         /// Which recipe.
         recipe: String,
-        /// Where in it.
-        place: Position,
-        /// What is wrong there.
+        /// The position of the error.
+        position: Position,
+        /// What is wrong.
         message: String,
     },
-    /// A key that recipes don't have.
-    #[error("the recipe {recipe} has the unknown key `{key}` at {place}: {advice}")]
+    /// An unknown key.
+    #[error("the recipe {recipe} has the unknown key `{key}` at {position}: {advice}")]
     Key {
         /// Which recipe.
         recipe: String,
-        /// The key, after those of the tables that it is in.
+        /// The full path of the key.
         key: String,
-        /// Where it is.
-        place: Position,
-        /// Which key may be meant.
+        /// The position of the key.
+        position: Position,
+        /// A suggestion.
         advice: String,
     },
-    /// A key that is missing, or a value that is not of the key's kind.
-    #[error("the recipe {recipe} is wrong{}: {message}", at(key, place))]
+    /// A missing key, or a value of the wrong type.
+    #[error("the recipe {recipe} is invalid{}: {message}", at(key, position))]
     Value {
         /// Which recipe.
         recipe: String,
-        /// The key, after those of the tables that it is in; empty if it is the recipe as a whole.
+        /// The full path of the key; empty if the error concerns the recipe as a whole.
         key: String,
-        /// Where the value is.
-        place: Option<Position>,
-        /// What is wrong there.
+        /// The position of the value.
+        position: Option<Position>,
+        /// What is wrong.
         message: String,
     },
-    /// A setting that no run can have.
-    #[error("the recipe {recipe} cannot be run: `{key}`{} {problem}", in_brackets(place))]
+    /// A setting out of range.
+    #[error("the recipe {recipe} cannot be run: `{key}`{} {problem}", in_brackets(position))]
     Setting {
         /// Which recipe.
         recipe: String,
-        /// The key, after those of the tables that it is in.
+        /// The full path of the key.
         key: String,
-        /// Where the value is, if the recipe was read from a text.
-        place: Option<Position>,
-        /// What it must be, and what it is.
+        /// The position of the value, if the recipe was parsed from a text.
+        position: Option<Position>,
+        /// The constraint, and the value that violates it.
         problem: String,
     },
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The line, from 1.
     pub line: usize,
-    /// The character of the line, from 1.
+    /// The character in the line, from 1.
     pub column: usize,
 }
 
 impl Position {
-    /// The place of a byte of `text`.
+    /// The position of a byte offset in `text`.
     pub(super) fn of(text: &str, byte: usize) -> Self {
         let before = text.get(..byte).unwrap_or(text);
         let start = before.rfind('\n').map_or(0, |end| end + 1);
@@ -98,12 +98,12 @@ impl std::fmt::Display for Position {
     }
 }
 
-fn at(key: &str, place: &Option<Position>) -> String {
+fn at(key: &str, position: &Option<Position>) -> String {
     let key = if key.is_empty() { String::new() } else { format!(" in `{key}`") };
-    let place = place.map_or(String::new(), |place| format!(" at {place}"));
-    key + &place
+    let position = position.map_or(String::new(), |position| format!(" at {position}"));
+    key + &position
 }
 
-fn in_brackets(place: &Option<Position>) -> String {
-    place.map_or(String::new(), |place| format!(" ({place})"))
+fn in_brackets(position: &Option<Position>) -> String {
+    position.map_or(String::new(), |position| format!(" ({position})"))
 }

@@ -1,4 +1,4 @@
-//! A recipe for a folder of one's own images.
+//! The default recipe for a folder of images.
 
 use lsoftmax::LambdaSchedule;
 use lsoftmax_data::{Augment, DataSource, Shape};
@@ -6,45 +6,44 @@ use lsoftmax_nn::{FeaturesConfig, NetworkConfig, StageConfig};
 
 use super::{NetworkChoice, Recipe};
 
-/// How often every image is seen, about.
+/// The approximate number of epochs.
 const EPOCHS: usize = 30;
 
-/// The paper's steps, the most that are taken.
+/// The maximum number of steps, as in the paper.
 const MOST_STEPS: usize = 18_000;
 
-/// The fewest steps: with less, small folders would not be learned.
+/// The minimum number of steps, needed for small folders.
 const FEWEST_STEPS: usize = 500;
 
-/// From here on there are many classes, or images of a class, to judge the margin by.
+/// From this number of classes on, or below this number of images per class, λ stays at 5 or above.
 const MANY_CLASSES: usize = 50;
-const MANY_IMAGES_OF_A_CLASS: usize = 500;
+const MANY_IMAGES_PER_CLASS: usize = 500;
 
-/// From here on there are images enough for the paper's batches.
+/// From this number of training images on, batches are as large as in the paper.
 const MANY_IMAGES: usize = 10_000;
 
-/// Larger images are halved by the first convolution.
+/// For images larger than this, the first convolution has a stride of 2.
 const LARGE_SIDE: usize = 64;
 
-/// The largest map that the layer of features sees, as in the paper's networks.
+/// The largest height and width of the input of the feature layer, as in the paper's networks.
 const LAST_SIDE: usize = 4;
 
 impl Recipe {
-    /// The size to which images of a folder are brought unless said otherwise.
+    /// The default size to which images of a folder are resized.
     pub const FOLDER_SHAPE: Shape = Shape { channels: 3, height: 64, width: 64 };
 
-    /// Where to start from with a folder of `images` labelled images of `classes` classes, brought to
-    /// `shape`.
+    /// A recipe for a folder of `images` images of `classes` classes, resized to `shape`.
     ///
-    /// It is the paper's recipe for CIFAR10+ to the folder's measure: a network pooled as often as the
-    /// size needs, about 30 epochs, a tenth of the images held out, moved and mirrored views (set
+    /// It is the paper's recipe for CIFAR10+, adapted to the folder: as many pooling layers as the size
+    /// needs, about 30 epochs, a tenth of the images held out, random crops and flips (set
     /// `augment.flip` to false where left and right matter). m is 4; with many classes, or few images
-    /// of each, λ stays at 5 or above.
+    /// per class, λ stays at 5 or above.
     pub fn for_folder(folder: DataSource, classes: usize, images: usize, shape: Shape) -> Self {
         let validation = images / 10;
         let training = images - validation;
         let batch = if training < MANY_IMAGES { 64 } else { 256 };
         let steps = (training.saturating_mul(EPOCHS) / batch).clamp(FEWEST_STEPS, MOST_STEPS);
-        let hard = classes >= MANY_CLASSES || images / classes.max(1) < MANY_IMAGES_OF_A_CLASS;
+        let hard = classes >= MANY_CLASSES || images / classes.max(1) < MANY_IMAGES_PER_CLASS;
         let lambda_min = if hard { 5.0 } else { 0.0 };
         let mut full = Self::built_in("cifar10-plus").expect("the built-in recipes are valid");
         full.name = folder.name();
@@ -58,13 +57,13 @@ impl Recipe {
             LambdaSchedule::power(1000.0, 2e-5, 45.0, lambda_min).expect("it is a schedule");
         full.batch = batch;
         (full.log_every, full.checkpoint_every) = (60, 600);
-        // In proportion to the batch, so that an epoch moves the weights as far.
+        // The learning rate is proportional to the batch size.
         full.learning_rate = full.learning_rate.with_rate(0.1 * batch as f64 / 256.0);
         full.scaled(steps as u64)
     }
 }
 
-/// The paper's network for CIFAR10, pooled until its last map is at most 4 x 4.
+/// The paper's network for CIFAR10, with pooling until the last feature map is at most 4 x 4.
 fn network(shape: Shape, classes: usize) -> NetworkConfig {
     let Shape { channels, height, width } = shape;
     let larger = height.max(width);

@@ -1,19 +1,19 @@
-//! The keys of a recipe: which there are, and where a text has them.
+//! The valid keys of a recipe, and their positions in a text.
 
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What may stand under a key. An array has what each of its elements has.
+/// The keys that the value of a key may contain. For an array, those of each of its elements.
 enum Keys {
     /// A value without keys.
     Value,
-    /// A table with these.
+    /// A table with these keys.
     Table(&'static [Key]),
-    /// Tables under keys of any name.
+    /// A table with arbitrary keys.
     Any(&'static Keys),
-    /// A table whose `schedule` says which keys it has.
+    /// A table whose `schedule` determines its keys.
     Schedule(&'static [(&'static str, &'static [Key])]),
 }
 
@@ -79,37 +79,37 @@ const LEARNING_RATE: &[(&str, &[Key])] = &[
     ),
 ];
 
-/// A key that recipes don't have.
-pub(super) struct Unknown {
-    /// The key, after those of the tables that it is in.
+/// An unknown key.
+pub(super) struct UnknownKey {
+    /// The full path of the key.
     pub key: String,
-    /// The byte of the text where it starts.
+    /// Its byte offset in the text.
     pub start: usize,
-    /// Which key may be meant.
+    /// A suggestion.
     pub advice: String,
 }
 
-/// The first key of a text that recipes don't have.
-pub(super) fn first_unknown(recipe: &DeTable) -> Option<Unknown> {
+/// The first unknown key of a text.
+pub(super) fn first_unknown(recipe: &DeTable) -> Option<UnknownKey> {
     let mut found = Vec::new();
     unknown_of_table(RECIPE, recipe, "", &mut found);
     found.into_iter().min_by_key(|unknown| unknown.start)
 }
 
-fn unknown_of_table(known: &[Key], table: &DeTable, path: &str, found: &mut Vec<Unknown>) {
+fn unknown_of_table(known: &[Key], table: &DeTable, path: &str, found: &mut Vec<UnknownKey>) {
     for (key, value) in table {
         let path = join(path, key.get_ref());
         match known.iter().find(|(name, _)| name == key.get_ref()) {
             Some((_, keys)) => unknown_of_value(keys, value.get_ref(), &path, found),
             None => {
                 let advice = advice(key.get_ref(), known);
-                found.push(Unknown { key: path, start: key.span().start, advice });
+                found.push(UnknownKey { key: path, start: key.span().start, advice });
             }
         }
     }
 }
 
-fn unknown_of_value(keys: &Keys, value: &DeValue, path: &str, found: &mut Vec<Unknown>) {
+fn unknown_of_value(keys: &Keys, value: &DeValue, path: &str, found: &mut Vec<UnknownKey>) {
     match (keys, value) {
         (Value, _) => {}
         (_, DeValue::Array(values)) => {
@@ -122,14 +122,14 @@ fn unknown_of_value(keys: &Keys, value: &DeValue, path: &str, found: &mut Vec<Un
             }
         }
         (Schedule(kinds), DeValue::Table(table)) => {
-            // Without a known schedule nothing is known of the other keys; reading it will tell.
+            // An unknown schedule is reported when the recipe is deserialized.
             let schedule =
                 entry(table, "schedule").and_then(|schedule| schedule.get_ref().as_str());
             if let Some((_, known)) = kinds.iter().find(|(name, _)| Some(*name) == schedule) {
                 unknown_of_table(known, table, path, found);
             }
         }
-        // Not of the key's kind; reading it will tell.
+        // A value of the wrong type is reported when the recipe is deserialized.
         (_, _) => {}
     }
 }
@@ -142,14 +142,14 @@ fn advice(key: &str, known: &[Key]) -> String {
     }
 }
 
-/// The name that was probably meant, if one is similar.
+/// The most similar known name, if one is similar enough.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     let distance = |known: &&str| strsim::damerau_levenshtein(&name, known);
     known.min_by_key(distance).filter(|known| 2 * distance(known) <= known.len())
 }
 
-/// Where the value of a key is, or else that of the innermost table on the way to it.
+/// The span of the value of a key or, if the key is missing, of the innermost table on its path.
 pub(super) fn span_of(recipe: &DeTable, key: &str) -> Option<Range<usize>> {
     let (first, rest) = key.split_once('.').unwrap_or((key, ""));
     let value = entry(recipe, first)?;
@@ -157,7 +157,7 @@ pub(super) fn span_of(recipe: &DeTable, key: &str) -> Option<Range<usize>> {
     Some(inner.unwrap_or(value.span()))
 }
 
-/// The innermost key whose value, or name, has this byte of the text.
+/// The path of the innermost key whose name or value contains a byte of the text.
 pub(super) fn key_at(recipe: &DeTable, byte: usize) -> Option<String> {
     recipe.iter().find_map(|(key, value)| {
         let inner = value.get_ref().as_table().and_then(|table| key_at(table, byte));

@@ -1,8 +1,8 @@
-//! What a training run is made of: data, network, loss, schedules.
+//! The description of a training run: data, network, loss, schedules.
 //!
-//! A recipe comes from a file, from the program ([`Recipe::built_in`]) or, for a folder of one's own
-//! images, from their number ([`Recipe::for_folder`]). It is plain data: set its fields, then
-//! [`Recipe::check`] it.
+//! A recipe comes from a file ([`Recipe::from_file`]), from the program ([`Recipe::built_in`]) or, for a
+//! folder of images, from the size of the folder ([`Recipe::for_folder`]). It is plain data: set its
+//! fields, then call [`Recipe::check`].
 //!
 //! ```
 //! use lsoftmax_lab::recipe::Recipe;
@@ -44,19 +44,19 @@ use crate::optimiser::Sgd;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Where it comes from: a row of a table of the paper, a figure.
     pub source: String,
-    /// The result to come out by margin, where there is one to be expected: `"1"` is softmax.
+    /// The expected results by margin, where known; `"1"` is softmax.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub expected: BTreeMap<String, Expected>,
     /// The data: `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, or the path of a folder of images.
     pub data: DataSource,
-    /// How samples differ from epoch to epoch.
+    /// Random augmentation.
     #[serde(default = "no_augmentation")]
     pub augment: Augment,
-    /// Training images held out to choose by.
+    /// The number of training images held out for validation.
     pub validation: usize,
     /// The network: a name, or a description.
     pub network: NetworkChoice,
@@ -67,31 +67,31 @@ pub struct Recipe {
     pub margin: Margin,
     /// λ by step.
     pub lambda: LambdaSchedule,
-    /// Images per batch.
+    /// The number of images per batch.
     pub batch: usize,
-    /// Batches per step, whose gradients are averaged. Steps, λ and schedules count optimiser steps.
+    /// The number of batches per step, whose gradients are averaged. All schedules count optimiser steps.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub accumulate: u64,
-    /// Gradients are scaled down to this norm, of all of them together, if theirs is larger.
+    /// The maximum global norm of the gradients, to which larger ones are clipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
-    /// Optimiser steps.
+    /// The number of optimiser steps.
     pub steps: u64,
     /// The learning rate by step.
     pub learning_rate: LearningRate,
     /// Momentum and weight decay.
     #[serde(default)]
     pub sgd: Sgd,
-    /// What weights, order and augmentation are drawn from.
+    /// The seed of the initial weights, the order of the images and the augmentation.
     pub seed: u64,
     /// The precision of products.
     #[serde(default = "bf16")]
     pub precision: Precision,
-    /// Steps from one evaluation on the held-out images to the next.
+    /// The number of steps between evaluations on the held-out images.
     pub evaluate_every: u64,
-    /// Steps from one line of the log to the next.
+    /// The number of steps between lines of the log.
     pub log_every: u64,
-    /// Steps from one checkpoint to the next.
+    /// The number of steps between checkpoints.
     pub checkpoint_every: u64,
     /// What to do when training diverges.
     #[serde(default)]
@@ -102,30 +102,30 @@ pub struct Recipe {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDivergence {
-    /// End the run and say why.
+    /// End the run with an error.
     #[default]
     Stop,
     /// Return to the last good checkpoint and resume with a larger λ.
     Rollback,
 }
 
-/// A network by its name, or described.
+/// A network, by name or by its description.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum NetworkChoice {
     /// `mnist-2d`, `mnist`, `cifar10`, `cifar100` or `lfw`.
     Named(String),
-    /// Stage by stage.
+    /// A description of its stages.
     Described(NetworkConfig),
 }
 
-/// The result to come out.
+/// An expected result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     /// The paper's test error in percent.
     pub test_error: f64,
-    /// How far from it a run may end.
+    /// The acceptable deviation from it.
     pub tolerance: f64,
 }
 
@@ -133,55 +133,55 @@ pub struct Expected {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "schedule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LearningRate {
-    /// Multiplied by `factor` at each of some steps.
+    /// Multiplied by `factor` at fixed steps.
     Steps {
-        /// The first.
+        /// The initial rate.
         rate: f64,
-        /// What it is multiplied by.
+        /// The factor.
         factor: f64,
-        /// When.
+        /// The steps.
         at: Vec<u64>,
     },
-    /// Multiplied by `factor` when the loss of the held-out images has not fallen for `patience`
-    /// evaluations; the run ends after `drops` of them and a last wait.
+    /// Multiplied by `factor` when the loss on the held-out images has not improved for `patience`
+    /// evaluations; the run ends at the next plateau after `drops` drops.
     Plateau {
-        /// The first.
+        /// The initial rate.
         rate: f64,
-        /// What it is multiplied by.
+        /// The factor.
         factor: f64,
-        /// Evaluations to wait.
+        /// The number of evaluations without improvement before a drop.
         patience: u64,
-        /// How often it falls.
+        /// The number of drops.
         drops: u64,
     },
 }
 
 impl LearningRate {
-    /// The same schedule from another first rate.
-    pub fn with_rate(mut self, first: f64) -> Self {
+    /// The same schedule with another initial rate.
+    pub fn with_rate(mut self, initial: f64) -> Self {
         match &mut self {
-            Self::Steps { rate, .. } | Self::Plateau { rate, .. } => *rate = first,
+            Self::Steps { rate, .. } | Self::Plateau { rate, .. } => *rate = initial,
         }
         self
     }
 }
 
 impl Recipe {
-    /// Whether the loss depends on λ: softmax and the hinge loss do not.
+    /// Whether the loss depends on λ, unlike softmax and the hinge loss.
     pub fn has_margin(&self) -> bool {
         self.loss.uses_margin() && self.margin.value() > 1.0
     }
 
-    /// The description of the network, whose layers fit together.
+    /// The validated description of the network.
     ///
     /// # Errors
-    /// When there is no network of that name, or the layers do not fit.
+    /// When no network has that name, or the layers do not fit together.
     pub fn network_config(&self) -> Result<NetworkConfig, RecipeError> {
         let config = self.network.config().and_then(|config| config.stack().map(|_| config));
-        config.map_err(|error| check::Fault::network(&error).of(&self.name, None))
+        config.map_err(|error| check::InvalidSetting::network(&error).into_error(&self.name, None))
     }
 
-    /// The result to come out with this margin, if there is one to be expected.
+    /// The expected result with this margin, if known.
     pub fn expected(&self, margin: Margin) -> Option<Expected> {
         let is_margin = |key: &str| key.parse() == Ok(margin.value());
         self.expected.iter().find(|(key, _)| is_margin(key)).map(|(_, expected)| *expected)
@@ -192,7 +192,7 @@ impl NetworkChoice {
     /// The description, looked up if it is a name.
     ///
     /// # Errors
-    /// When there is no network of that name.
+    /// When no network has that name.
     pub fn config(&self) -> Result<NetworkConfig, NetworkError> {
         match self {
             Self::Named(name) => NetworkConfig::named(name),
@@ -201,7 +201,8 @@ impl NetworkChoice {
     }
 }
 
-/// By hand, because serde would say of a slip in a description only that it is no name either.
+/// Implemented by hand, because the error of a derived untagged enum would not say what is wrong with
+/// the description.
 impl<'de> Deserialize<'de> for NetworkChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NameOrTable;

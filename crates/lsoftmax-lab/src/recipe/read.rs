@@ -7,58 +7,58 @@ use toml::de::DeTable;
 use super::keys;
 use super::{Position, Recipe, RecipeError};
 
-/// What serde calls things, and what a reader does.
-const PLAIN_WORDS: [(&str, &str); 5] = [
-    ("expected usize", "expected a whole number of at least 0"),
-    ("expected u64", "expected a whole number of at least 0"),
+/// Terms in serde's messages, and their replacements.
+const SERDE_TERMS: [(&str, &str); 5] = [
+    ("expected usize", "expected an integer of at least 0"),
+    ("expected u64", "expected an integer of at least 0"),
     ("expected f64", "expected a number"),
     ("missing field", "missing key"),
     ("unknown variant", "unknown choice"),
 ];
 
 impl Recipe {
-    /// The recipe of a TOML text; errors call it `source_name`.
+    /// Parses a recipe from TOML; `source_name` identifies it in errors.
     ///
     /// # Errors
-    /// When the text is not TOML, a key is unknown or missing, a value is of the wrong kind, or no
-    /// run can have it.
+    /// When the text is not TOML, a key is unknown or missing, or a value has the wrong type or is out
+    /// of range.
     pub fn from_toml(text: &str, source_name: &str) -> Result<Self, RecipeError> {
         let recipe = || source_name.to_owned();
-        let place =
+        let position =
             |error: &toml::de::Error| error.span().map(|span| Position::of(text, span.start));
 
         let table = DeTable::parse(text).map_err(|error| RecipeError::Syntax {
             recipe: recipe(),
-            place: place(&error).unwrap_or(Position::of(text, text.len())),
+            position: position(&error).unwrap_or(Position::of(text, text.len())),
             message: error.message().to_owned(),
         })?;
-        let whole = table.span();
+        let whole_text = table.span();
         let table = table.get_ref();
-        if let Some(keys::Unknown { key, start, advice }) = keys::first_unknown(table) {
-            let place = Position::of(text, start);
-            return Err(RecipeError::Key { recipe: recipe(), key, place, advice });
+        if let Some(keys::UnknownKey { key, start, advice }) = keys::first_unknown(table) {
+            let position = Position::of(text, start);
+            return Err(RecipeError::Key { recipe: recipe(), key, position, advice });
         }
         let read: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
-            let span = error.span().filter(|span| *span != whole);
+            let span = error.span().filter(|span| *span != whole_text);
             let key = span.and_then(|span| keys::key_at(table, span.start));
-            let place = key.is_some().then(|| place(&error)).flatten();
+            let position = key.is_some().then(|| position(&error)).flatten();
             let message =
-                PLAIN_WORDS.iter().fold(error.message().to_owned(), |message, (word, plain)| {
+                SERDE_TERMS.iter().fold(error.message().to_owned(), |message, (word, plain)| {
                     message.replace(word, plain)
                 });
-            RecipeError::Value { recipe: recipe(), key: key.unwrap_or_default(), place, message }
+            RecipeError::Value { recipe: recipe(), key: key.unwrap_or_default(), position, message }
         })?;
-        read.faults().map_err(|fault| {
-            let span = keys::span_of(table, &fault.key);
-            fault.of(source_name, span.map(|span| Position::of(text, span.start)))
+        read.check_settings().map_err(|setting| {
+            let span = keys::span_of(table, &setting.key);
+            setting.into_error(source_name, span.map(|span| Position::of(text, span.start)))
         })?;
         Ok(read)
     }
 
-    /// The recipe in a file.
+    /// Reads a recipe from a file.
     ///
     /// # Errors
-    /// When it cannot be read, or as [`Recipe::from_toml`].
+    /// When the file cannot be read or [`Recipe::from_toml`] fails.
     pub fn from_file(path: &Path) -> Result<Self, RecipeError> {
         let text = std::fs::read_to_string(path).map_err(|error| RecipeError::File {
             path: path.to_owned(),
@@ -67,7 +67,7 @@ impl Recipe {
         Self::from_toml(&text, &path.display().to_string())
     }
 
-    /// The recipe as a TOML text, for [`Recipe::from_toml`].
+    /// The recipe as TOML, readable by [`Recipe::from_toml`].
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("every field has a form in TOML")
     }

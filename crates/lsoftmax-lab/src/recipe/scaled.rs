@@ -1,17 +1,17 @@
-//! The same run, shorter or longer.
+//! Changing the length of a run.
 
 use super::{LearningRate, Recipe};
 
 impl Recipe {
-    /// The recipe with `steps` steps, at least 1, and everything that happens by step moved in
-    /// proportion: learning rate, λ, evaluations, log and checkpoints.
+    /// The recipe with `steps` steps, at least 1, and all schedules and intervals scaled in proportion:
+    /// learning rate, λ, evaluations, log and checkpoints.
     ///
-    /// No result is expected of a run of another length. In one so short that falls of the learning
-    /// rate meet, or meet an end of the run, one of them remains, or none.
+    /// Unless the length is unchanged, the expected results are removed. In a very short run, drops of
+    /// the learning rate that coincide are merged, and those at the start or end of the run are removed.
     pub fn scaled(&self, steps: u64) -> Self {
         let (old, new) = (self.steps.max(1), steps.max(1));
-        let moved = |step: u64| rounded(step, new, old);
-        let interval = |steps: u64| moved(steps).max(1);
+        let scaled = |step: u64| rounded(step, new, old);
+        let interval = |steps: u64| scaled(steps).max(1);
         let mut recipe = self.clone();
         recipe.steps = new;
         if new != old {
@@ -20,10 +20,13 @@ impl Recipe {
         recipe.lambda = self
             .lambda
             .stretched(new as f64 / old as f64)
-            .expect("a ratio of whole numbers is above 0 and finite");
+            .expect("a ratio of positive integers is above 0 and finite");
         if let LearningRate::Steps { at, .. } = &mut recipe.learning_rate {
-            *at =
-                at.iter().map(|step| moved(*step)).filter(|step| (1..new).contains(step)).collect();
+            *at = at
+                .iter()
+                .map(|step| scaled(*step))
+                .filter(|step| (1..new).contains(step))
+                .collect();
             at.dedup();
         }
         recipe.evaluate_every = interval(self.evaluate_every);
@@ -32,9 +35,9 @@ impl Recipe {
         recipe
     }
 
-    /// The recipe with `steps` steps, at least 1, and nothing else moved: what would come after the
-    /// last of them does not.
-    pub fn cut_to(&self, steps: u64) -> Self {
+    /// The recipe with `steps` steps, at least 1, and unchanged schedules and intervals; drops of the
+    /// learning rate after the last step are removed.
+    pub fn truncated_to(&self, steps: u64) -> Self {
         let mut recipe = self.clone();
         recipe.steps = steps.max(1);
         if recipe.steps != self.steps {
@@ -47,7 +50,7 @@ impl Recipe {
     }
 }
 
-/// step · new / old, to the nearest whole number.
+/// step · new / old, rounded to the nearest integer.
 fn rounded(step: u64, new: u64, old: u64) -> u64 {
     let (step, new, old) = (u128::from(step), u128::from(new), u128::from(old));
     u64::try_from((step * new + old / 2) / old).unwrap_or(u64::MAX)

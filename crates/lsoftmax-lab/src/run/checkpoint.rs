@@ -1,4 +1,4 @@
-//! Checkpoints: one file each, with a checksum, the last two kept.
+//! Checkpoints: one file each, with a checksum. The last two are kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::directory::write_whole;
+use super::directory::write_atomic;
 use super::{RunDirectory, RunError};
 
-/// Everything that a run goes on from.
+/// Everything needed to resume a run.
 #[derive(Clone, Debug)]
 pub struct Checkpoint<S> {
-    /// Steps done.
+    /// The number of steps done.
     pub step: u64,
-    /// What the trainer knows besides.
+    /// The rest of the trainer's state.
     pub state: S,
     /// The model's record.
     pub model: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct Checkpoint<S> {
 
 const MAGIC: &[u8; 16] = b"lsoftmax run v3\n";
 const CHECKSUM: usize = 32;
-/// Checkpoints that stay.
+/// The number of checkpoints kept.
 const KEPT: usize = 2;
 pub(super) const FOLDER: &str = "checkpoints";
 
@@ -37,21 +37,21 @@ struct Header<S> {
 }
 
 impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
-    /// Writes the checkpoint, then removes all but this and the one before. One of a later step is
-    /// damaged, or it would have been gone on from.
+    /// Writes the checkpoint, then removes all but this one and the one before it. Checkpoints of later
+    /// steps are removed too: they are corrupt or abandoned by a rollback.
     ///
     /// # Errors
-    /// When the system refuses; older checkpoints are untouched then.
+    /// When the file cannot be written; older checkpoints are then left unchanged.
     pub fn write(&self, run: &RunDirectory) -> Result<(), RunError> {
         let folder = run.file(FOLDER);
-        fs::create_dir_all(&folder).map_err(RunError::io(&folder, "made"))?;
+        fs::create_dir_all(&folder).map_err(RunError::io(&folder, "created"))?;
         let header = Header {
             step: self.step,
             state: &self.state,
             model: self.model.len(),
             optimiser: self.optimiser.len(),
         };
-        // Not JSON: as it is read here, the last bit of a number may be lost.
+        // Not JSON, because reading it with `serde_json` may change the last bit of a number.
         let header = toml::to_string(&header).expect("plain values become TOML");
         let length = (header.len() as u64).to_le_bytes();
         let parts = [MAGIC, &length[..], header.as_bytes(), &self.model, &self.optimiser];
@@ -59,26 +59,26 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
         parts.iter().for_each(|part| checksum.update(part));
         let checksum = checksum.finalize();
         let path = folder.join(format!("{:09}.checkpoint", self.step));
-        write_whole(&path, &[parts[0], parts[1], parts[2], parts[3], parts[4], &checksum])?;
+        write_atomic(&path, &[parts[0], parts[1], parts[2], parts[3], parts[4], &checksum])?;
         prune(run, self.step)
     }
 
-    /// The newest checkpoint that is whole, of those before a step if one is given, and a sentence
-    /// about each newer one that is not.
+    /// The newest valid checkpoint, before a step if one is given, and a message about each newer one
+    /// that is invalid.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// When the directory cannot be read.
     pub fn newest(
         run: &RunDirectory,
         before: Option<u64>,
     ) -> Result<(Option<Self>, Vec<String>), RunError> {
         let mut complaints = Vec::new();
-        let due = |step: u64| before.is_none_or(|before| step < before);
-        for (step, path) in list(run)?.into_iter().rev().filter(|(step, _)| due(*step)) {
+        let candidate = |step: u64| before.is_none_or(|before| step < before);
+        for (step, path) in list(run)?.into_iter().rev().filter(|(step, _)| candidate(*step)) {
             match Self::read(&path) {
                 Ok(found) if found.step == step => return Ok((Some(found), complaints)),
                 Ok(found) => complaints.push(format!(
-                    "{}: is of step {}, not of the step in its name",
+                    "{}: contains step {}, not the step in its name",
                     path.display(),
                     found.step
                 )),
@@ -92,25 +92,25 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
         let bytes = fs::read(path).map_err(RunError::io(path, "read"))?;
         let damaged = |problem: &str| RunError::damaged(path, problem);
         let body = bytes.len().checked_sub(CHECKSUM).filter(|body| *body >= MAGIC.len() + 8);
-        let body = body.ok_or_else(|| damaged("is cut short"))?;
+        let body = body.ok_or_else(|| damaged("is truncated"))?;
         let (bytes, checksum) = bytes.split_at(body);
         if !bytes.starts_with(MAGIC) {
             return Err(damaged("is not a checkpoint of this version of the program"));
         }
         if Sha256::digest(bytes).as_slice() != checksum {
-            return Err(damaged("is damaged: its checksum does not fit"));
+            return Err(damaged("is corrupt: its checksum does not match"));
         }
         let rest = &bytes[MAGIC.len()..];
         let (length, rest) = rest.split_at(8);
         let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let header = rest.get(..length).ok_or_else(|| damaged("has a header without an end"))?;
+        let header = rest.get(..length).ok_or_else(|| damaged("has a truncated header"))?;
         let header: Header<S> = toml::from_slice(header).map_err(|error| {
             damaged(&format!("is a checkpoint of another version of the program: {error}"))
         })?;
         let rest = &rest[length..];
         if header.model.checked_add(header.optimiser) != Some(rest.len()) {
-            return Err(damaged("does not hold what its header says"));
+            return Err(damaged("does not match its header"));
         }
         let (model, optimiser) = rest.split_at(header.model);
         let (model, optimiser) = (model.to_vec(), optimiser.to_vec());
@@ -121,7 +121,7 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
 /// Removes all checkpoints but the last two up to a step.
 ///
 /// # Errors
-/// When the system refuses.
+/// When a file cannot be removed.
 pub(crate) fn prune(run: &RunDirectory, step: u64) -> Result<(), RunError> {
     let (past, future): (Vec<_>, Vec<_>) = list(run)?.into_iter().partition(|(of, _)| *of <= step);
     for (_, path) in past.into_iter().rev().skip(KEPT).chain(future) {

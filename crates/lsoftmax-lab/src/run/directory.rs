@@ -1,4 +1,4 @@
-//! The directory itself: made, locked, written whole.
+//! The directory of a run: created, locked, and written atomically.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -9,23 +9,29 @@ use serde::de::DeserializeOwned;
 use super::{RunError, checkpoint};
 use lsoftmax_data::files::{self, UNFINISHED};
 
-/// A run's directory, locked for as long as this lives.
+/// The directory of a run, locked until dropped.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
     _lock: File,
 }
 
-/// What makes a directory a run's.
-const RECIPE: &str = "recipe.toml";
+/// The recipe as it was run; what makes a directory a run's.
+pub const RECIPE: &str = "recipe.toml";
+/// The machine and the program.
+pub const ENVIRONMENT: &str = "environment.json";
+/// The log.
+pub const METRICS: &str = "metrics.jsonl";
+/// The results.
+pub const SUMMARY: &str = "summary.json";
 
 impl RunDirectory {
-    /// A new run's directory.
+    /// Creates and locks the directory of a new run.
     ///
     /// # Errors
-    /// When it holds a run already, another program uses it, or it cannot be made.
+    /// When it already contains a run, another process uses it, or it cannot be created.
     pub fn create(path: &Path) -> Result<Self, RunError> {
-        fs::create_dir_all(path).map_err(RunError::io(path, "made"))?;
+        fs::create_dir_all(path).map_err(RunError::io(path, "created"))?;
         let run = Self::lock(path)?;
         if run.file(RECIPE).exists() {
             return Err(RunError::Exists { path: path.to_owned() });
@@ -33,10 +39,10 @@ impl RunDirectory {
         Ok(run)
     }
 
-    /// The directory of a run that was begun.
+    /// Opens and locks the directory of an existing run.
     ///
     /// # Errors
-    /// When there is none, or another program uses it.
+    /// When it does not contain a run, or another process uses it.
     pub fn open(path: &Path) -> Result<Self, RunError> {
         if !path.join(RECIPE).is_file() {
             return Err(RunError::NoRun { path: path.to_owned(), missing: RECIPE });
@@ -51,8 +57,8 @@ impl RunDirectory {
         match lock.try_lock() {
             Ok(()) => {
                 let run = Self { path: path.to_owned(), _lock: lock };
-                run.sweep(path);
-                run.sweep(&run.file(checkpoint::FOLDER));
+                run.remove_unfinished(path);
+                run.remove_unfinished(&run.file(checkpoint::FOLDER));
                 Ok(run)
             }
             Err(TryLockError::WouldBlock) => Err(RunError::Locked { path: path.to_owned() }),
@@ -60,8 +66,8 @@ impl RunDirectory {
         }
     }
 
-    /// Removes what a killed program was writing. What cannot be removed does no harm.
-    fn sweep(&self, directory: &Path) {
+    /// Removes temporary files of a killed process, on a best-effort basis.
+    fn remove_unfinished(&self, directory: &Path) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()) {
                 let _ = fs::remove_file(entry.path());
@@ -69,47 +75,38 @@ impl RunDirectory {
         }
     }
 
-    /// The directory.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file in it.
+    /// The path of a file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Writes a file whole, or not at all.
+    /// Writes a file atomically.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When it cannot be written.
     pub fn write(&self, name: &str, contents: &[u8]) -> Result<(), RunError> {
-        write_whole(&self.file(name), &[contents])
+        write_atomic(&self.file(name), &[contents])
     }
 
-    /// Writes a file as JSON, whole, or not at all.
+    /// Writes a JSON file atomically.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When it cannot be written.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), RunError> {
         let mut text = serde_json::to_string_pretty(value).expect("plain values become JSON");
         text.push('\n');
         self.write(name, text.as_bytes())
     }
 
-    /// The text of the recipe.
+    /// Writes the recipe, which marks this as the directory of a run.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub fn recipe(&self) -> Result<String, RunError> {
-        let path = self.file(RECIPE);
-        fs::read_to_string(&path).map_err(RunError::io(&path, "read"))
-    }
-
-    /// Keeps the recipe, which makes this a run's directory.
-    ///
-    /// # Errors
-    /// When the system refuses.
+    /// When it cannot be written.
     pub fn write_recipe(&self, text: &str) -> Result<(), RunError> {
         self.write(RECIPE, text.as_bytes())
     }
@@ -118,14 +115,14 @@ impl RunDirectory {
 /// Reads a JSON file.
 ///
 /// # Errors
-/// When it cannot be read, or is not what is expected.
+/// When it cannot be read or is invalid.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
     let text = fs::read_to_string(path).map_err(RunError::io(path, "read"))?;
-    let problem = |error: serde_json::Error| format!("is not what it should be: {error}");
+    let problem = |error: serde_json::Error| format!("is invalid: {error}");
     serde_json::from_str(&text).map_err(|error| RunError::damaged(path, problem(error)))
 }
 
-/// Writes parts one after the other into a file, whole, or not at all.
-pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> Result<(), RunError> {
-    files::write_whole(path, parts).map_err(RunError::io(path, "written"))
+/// Writes the concatenation of `parts` to a file atomically.
+pub(crate) fn write_atomic(path: &Path, parts: &[&[u8]]) -> Result<(), RunError> {
+    files::write_atomic(path, parts).map_err(RunError::io(path, "written"))
 }

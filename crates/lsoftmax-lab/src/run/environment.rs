@@ -1,10 +1,10 @@
-//! The machine and the program that a run was made with.
+//! The machine and program version of a run.
 
-use lsoftmax::Precision;
-use lsoftmax_kernels::Engine;
 use serde::{Deserialize, Serialize};
 
-/// The machine and the program.
+use crate::compute::Compute;
+
+/// A machine and program version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// The CPU's name.
@@ -13,9 +13,12 @@ pub struct Environment {
     pub architecture: String,
     /// The operating system.
     pub system: String,
-    /// The kernel path taken.
+    /// The device.
+    #[serde(default = "cpu_device")]
+    pub device: String,
+    /// The kernel path; `burn` for Burn's own operations.
     pub path: String,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
     /// The program's version.
     pub version: String,
@@ -24,18 +27,24 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This one, for products of a precision.
-    pub fn here(precision: Precision) -> Self {
+    /// The current machine and program, and what computes.
+    pub fn current(compute: &Compute) -> Self {
         Self {
             cpu: cpu(),
             architecture: std::env::consts::ARCH.into(),
             system: std::env::consts::OS.into(),
-            path: Engine::new(precision).map_or("none", |engine| engine.path().name()).into(),
+            device: compute.device_name(),
+            path: compute.path().into(),
             threads: rayon::current_num_threads(),
             version: env!("CARGO_PKG_VERSION").into(),
             commit: env!("LSOFTMAX_COMMIT").into(),
         }
     }
+}
+
+/// The device of runs that were recorded before there was a choice.
+fn cpu_device() -> String {
+    "cpu".into()
 }
 
 fn cpu() -> String {

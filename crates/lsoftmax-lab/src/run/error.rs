@@ -1,45 +1,45 @@
-//! What can go wrong with a run's files.
+//! Errors in the files of a run.
 
 use std::path::{Path, PathBuf};
 
-/// Why a run's files could not be used.
+/// Why the files of a run could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The directory holds a run already.
+    /// The directory already contains a run.
     #[error(
-        "{} holds a run already: go on with `lsoftmax train --resume {}`, or choose another --out", path.display(), path.display()
+        "{} already contains a run; resume it with `lsoftmax train --resume {}`, or choose another --out", path.display(), path.display()
     )]
     Exists {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory holds no run.
-    #[error("{} holds no run: there is no {missing} in it", path.display())]
+    /// The directory does not contain a run.
+    #[error("{} does not contain a run: {missing} is missing; check the path", path.display())]
     NoRun {
         /// The directory.
         path: PathBuf,
-        /// The file that every run has.
+        /// The missing file.
         missing: &'static str,
     },
-    /// Another program is at it.
+    /// Another process is using the directory.
     #[error(
-        "another program is using {}: wait for it to end, or choose another directory", path.display()
+        "another process is using {}; wait until it has finished, or choose another directory", path.display()
     )]
     Locked {
         /// The directory.
         path: PathBuf,
     },
-    /// The system refused.
+    /// An I/O error.
     #[error("{}: cannot be {done} ({source}); check the path, its permissions and the space left", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was not done.
+        /// The operation that failed, as a participle.
         done: &'static str,
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A file is not what it should be.
+    /// A file is invalid.
     #[error("{}: {problem}", path.display())]
     Damaged {
         /// The file.
@@ -59,7 +59,7 @@ impl RunError {
         Self::Damaged { path: path.to_owned(), problem: problem.into() }
     }
 
-    /// Whether other arguments would help; else the machine failed.
+    /// Whether the input is at fault, rather than the system.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Exists { .. } | Self::NoRun { .. } | Self::Locked { .. } => true,

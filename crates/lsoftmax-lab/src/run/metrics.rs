@@ -15,7 +15,7 @@ use crate::objective::BatchMetrics;
 pub enum Metric {
     /// The mean of the steps since the last such line.
     Training {
-        /// Steps done.
+        /// The number of steps done.
         step: u64,
         /// Loss, accuracy, angle and norm.
         #[serde(flatten)]
@@ -29,11 +29,11 @@ pub enum Metric {
     },
     /// An evaluation on the held-out images.
     Validation {
-        /// Steps done.
+        /// The number of steps done.
         step: u64,
         /// The mean cross-entropy, without the margin.
         loss: f64,
-        /// The share of samples that were classified incorrectly, in percent.
+        /// The error rate in percent.
         error: f64,
     },
     /// A return to an earlier checkpoint with a larger λ.
@@ -43,11 +43,11 @@ pub enum Metric {
 /// A return to an earlier checkpoint with a larger λ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rollback {
-    /// Where training diverged.
+    /// The step at which training diverged.
     pub step: u64,
-    /// Where it resumes.
+    /// The step from which it continues.
     pub to: u64,
-    /// λ does not fall below this from now on.
+    /// The lower bound of λ from now on.
     pub lambda_floor: f64,
     /// What went wrong.
     pub reason: String,
@@ -62,10 +62,10 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Opens the log as it is.
+    /// Opens the log at its end, creating it if necessary.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the file cannot be opened.
     pub fn open(path: &Path) -> Result<Self, RunError> {
         let open = OpenOptions::new().create(true).truncate(false).write(true).open(path);
         let mut file = open.map_err(RunError::io(path, "opened"))?;
@@ -73,19 +73,19 @@ impl Metrics {
         Ok(Self { path: path.to_owned(), file, length })
     }
 
-    /// Cuts the log back to its first `length` bytes.
+    /// Truncates the log to its first `length` bytes.
     ///
     /// # Errors
-    /// When the system refuses, or the log is shorter than that.
-    pub fn cut(&mut self, length: u64) -> Result<(), RunError> {
+    /// When the file cannot be written, or the log is shorter than that.
+    pub fn truncate(&mut self, length: u64) -> Result<(), RunError> {
         if self.length < length {
             let problem = format!(
-                "is {} bytes long, but was {length} at the checkpoint: put it back, or begin again with another --out",
+                "is {} bytes long, but was {length} at the checkpoint; restore it, or start a new run with another --out",
                 self.length
             );
             return Err(RunError::damaged(&self.path, problem));
         }
-        self.file.set_len(length).map_err(RunError::io(&self.path, "cut back"))?;
+        self.file.set_len(length).map_err(RunError::io(&self.path, "truncated"))?;
         self.file.seek(SeekFrom::End(0)).map_err(RunError::io(&self.path, "read"))?;
         self.length = length;
         Ok(())
@@ -94,7 +94,7 @@ impl Metrics {
     /// Adds a line.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the file cannot be written.
     pub fn add(&mut self, metric: &Metric) -> Result<(), RunError> {
         let mut line = serde_json::to_string(metric).expect("plain values become JSON");
         line.push('\n');
@@ -103,19 +103,19 @@ impl Metrics {
         Ok(())
     }
 
-    /// Bytes of the log so far, all of them on the disk.
+    /// Syncs the log to disk and returns its length in bytes.
     ///
     /// # Errors
-    /// When the system refuses.
-    pub fn synced(&mut self) -> Result<u64, RunError> {
+    /// When the file cannot be synced.
+    pub fn sync(&mut self) -> Result<u64, RunError> {
         self.file.sync_data().map_err(RunError::io(&self.path, "written"))?;
         Ok(self.length)
     }
 
-    /// All lines of a log. A last line without an end is left out: a kill may have cut it.
+    /// All lines of a log. An incomplete last line, as a killed process may leave it, is ignored.
     ///
     /// # Errors
-    /// When it cannot be read, or a line is not what it should be.
+    /// When it cannot be read, or a line is invalid.
     pub fn read(path: &Path) -> Result<Vec<Metric>, RunError> {
         let file = File::open(path).map_err(RunError::io(path, "read"))?;
         let mut reader = BufReader::new(file);
@@ -127,7 +127,7 @@ impl Metrics {
             }
             metrics.push(serde_json::from_str(&line).map_err(|error| {
                 let number = metrics.len() + 1;
-                RunError::damaged(path, format!("line {number} is not of a log: {error}"))
+                RunError::damaged(path, format!("line {number} is invalid: {error}"))
             })?);
             line.clear();
         }

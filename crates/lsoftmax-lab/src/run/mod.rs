@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! RUN/recipe.toml         the recipe as it was run
-//! RUN/environment.json    the machine and the program
-//! RUN/metrics.jsonl       one object a line of the log or an evaluation
-//! RUN/tensorboard/        the same for TensorBoard, if asked for
-//! RUN/checkpoints/        the last two; each one file with a checksum
-//! RUN/model.safetensors   the model, when the run is done
-//! RUN/model.json          what the model is, and the mean that its images need
-//! RUN/summary.json        what came out
+//! RUN/environment.json    the machine and the program version
+//! RUN/metrics.jsonl       the log, one JSON object per line
+//! RUN/tensorboard/        the same for TensorBoard, if requested
+//! RUN/checkpoints/        the last two checkpoints, each one file with a checksum
+//! RUN/model.safetensors   the weights of the finished model
+//! RUN/model.json          the description of the model, with the mean image
+//! RUN/summary.json        the results
 //! ```
 //!
-//! Every file but the logs is written beside its place, synced and renamed, so that a kill leaves the
-//! old one or the new one. The log metrics.jsonl is cut back to the checkpoint that a run goes on from.
+//! Every file but the logs is written atomically, so that a killed run leaves the old contents or the
+//! new ones. When a run is resumed, metrics.jsonl is truncated to its length at the checkpoint.
 
 mod checkpoint;
 mod directory;
@@ -23,8 +23,8 @@ mod tensorboard;
 
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::prune;
-pub use directory::RunDirectory;
-pub(crate) use directory::{read_json, write_whole};
+pub use directory::{ENVIRONMENT, METRICS, RECIPE, RunDirectory, SUMMARY};
+pub(crate) use directory::{read_json, write_atomic};
 pub use environment::Environment;
 pub use error::RunError;
 pub use metrics::{Metric, Metrics, Rollback};

@@ -2,8 +2,8 @@
 //!
 //! A file is a sequence of TFRecords: the length of the data as a little-endian u64, the masked
 //! CRC-32C of the length, the data, and the masked CRC-32C of the data. The data is an `Event`
-//! protocol buffer of TensorFlow. A resumed run opens another file; TensorBoard reads all files of a directory in
-//! the order of their names.
+//! protocol buffer of TensorFlow. A resumed run opens another file; TensorBoard reads all files of a
+//! directory in name order.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -28,7 +28,7 @@ impl TensorBoard {
     /// # Errors
     /// When the directory or the file cannot be created or written.
     pub fn open(directory: &Path, step: u64) -> Result<Self, RunError> {
-        fs::create_dir_all(directory).map_err(RunError::io(directory, "made"))?;
+        fs::create_dir_all(directory).map_err(RunError::io(directory, "created"))?;
         let (path, file) = next_file(directory)?;
         let mut events = Self { path, file };
         events.write(0, EventPayload::FileVersion("brain.Event:2".into()))?;
@@ -96,7 +96,7 @@ fn next_file(directory: &Path) -> Result<(PathBuf, File), RunError> {
         match OpenOptions::new().create_new(true).write(true).open(&path) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(RunError::io(&path, "made")(error)),
+            Err(error) => return Err(RunError::io(&path, "created")(error)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The images of a training run, divided as its recipe says.
+//! The images of a training run, split as its recipe says.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use lsoftmax_data::{DataDir, Dataset, Images, Loader, Mean, Sampling, Shape};
 use super::TrainError;
 use crate::recipe::Recipe;
 
-/// Training images as batches, and those to evaluate on.
+/// Training images as batches, and the images to evaluate on.
 #[derive(Debug)]
 pub(super) struct TrainingData {
     pub classes: usize,
-    pub class_names: Option<Vec<String>>,
+    pub class_names: Vec<String>,
     pub loader: Arc<Loader>,
     pub validation: Option<Arc<Images>>,
     pub test: Option<Arc<Images>>,
-    /// Of all these images, see [`Dataset::digest`].
+    /// The [digest](Dataset::digest) of all these images.
     pub digest: String,
 }
 
@@ -28,7 +28,7 @@ impl TrainingData {
         let Dataset { classes, class_names, train, test, name } = set.with_test(recipe.seed)?;
         if classes < 2 {
             return Err(TrainError::Fit(format!(
-                "{name} has one class, but a classifier needs at least two: make a directory for each"
+                "{name} has one class, but a classifier needs at least two; create a directory for each"
             )));
         }
         if train.shape() != shape {

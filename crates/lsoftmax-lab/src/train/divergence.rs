@@ -1,8 +1,8 @@
-//! Training that goes nowhere, noticed early and explained.
+//! Detection of diverged training, with advice.
 
 use crate::evaluate::Evaluation;
 
-/// What a step was taken with: what can be changed.
+/// The hyperparameters of a step that the advice refers to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// The learning rate.
@@ -11,7 +11,7 @@ pub struct Settings {
     pub lambda: Option<f64>,
 }
 
-/// How training went wrong.
+/// How training diverged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Divergence {
     /// A number is not finite.
@@ -21,10 +21,10 @@ pub enum Divergence {
         step: u64,
         /// Which number.
         what: String,
-        /// What the step was taken with.
+        /// The hyperparameters of the step.
         settings: Settings,
     },
-    /// The features have shrunk to nothing.
+    /// The features have collapsed to zero.
     #[error(
         "the features collapsed at step {step}: their mean norm is {norm:e}. {}",
         collapsed_remedy(settings)
@@ -34,20 +34,20 @@ pub enum Divergence {
         step: u64,
         /// The mean norm of the features.
         norm: f64,
-        /// What the step was taken with.
+        /// The hyperparameters of the step.
         settings: Settings,
     },
-    /// The model has learnt nothing.
+    /// The model is no better than chance.
     #[error(
-        "after {step} steps the held-out images are classified no better than by chance ({error:.1} % wrong). {}",
+        "after {step} steps the accuracy on the held-out images is no better than chance ({error:.1} % wrong). {}",
         chance_remedy(settings)
     )]
     Chance {
         /// The step.
         step: u64,
-        /// The error on the held-out images, in percent.
+        /// The error rate on the held-out images, in percent.
         error: f64,
-        /// What the step was taken with.
+        /// The hyperparameters of the step.
         settings: Settings,
     },
 }
@@ -55,7 +55,7 @@ pub enum Divergence {
 fn not_finite_remedy(Settings { rate, lambda }: &Settings) -> String {
     match lambda {
         Some(lambda) => format!(
-            "Lower the learning rate (it is {rate}), or let λ fall more slowly or not below 1 (it is {lambda:.3}); `--on-divergence rollback` does the latter by itself"
+            "Lower the learning rate (it is {rate}), or let λ decay more slowly or not below 1 (it is {lambda:.3}); `--on-divergence rollback` does the latter automatically"
         ),
         None => format!("Lower the learning rate (it is {rate})"),
     }
@@ -64,7 +64,7 @@ fn not_finite_remedy(Settings { rate, lambda }: &Settings) -> String {
 fn collapsed_remedy(Settings { rate, lambda }: &Settings) -> String {
     match lambda {
         Some(lambda) => format!(
-            "The margin pushes them to zero before the classes are apart: let λ start larger or fall more slowly (it is {lambda:.3}); `--on-divergence rollback` does so by itself"
+            "The margin pushes them to zero before the classes are separated: let λ start larger or decay more slowly (it is {lambda:.3}); `--on-divergence rollback` does so automatically"
         ),
         None => format!("Lower the learning rate (it is {rate}) or the weight decay"),
     }
@@ -73,28 +73,29 @@ fn collapsed_remedy(Settings { rate, lambda }: &Settings) -> String {
 fn chance_remedy(Settings { rate, lambda }: &Settings) -> String {
     match lambda {
         Some(lambda) => format!(
-            "Lower the learning rate (it is {rate}), or let λ start larger or fall more slowly (it is {lambda:.3}): margins of 2 and 4 have no slope at the right angles that training starts from"
+            "Lower the learning rate (it is {rate}), or let λ start larger or decay more slowly (it is {lambda:.3}): margins of 2 and 4 have no gradient at angles of 90°, where training starts"
         ),
         None => format!("Lower the learning rate (it is {rate}), or train longer"),
     }
 }
 
-/// Below this mean norm features are taken to have collapsed.
+/// Below this mean norm, features are considered collapsed.
 const COLLAPSED: f64 = 1e-5;
-/// The share of the steps after which the model must do better than chance, and the fewest.
+/// The fraction of the steps after which the model must be better than chance.
 const PATIENCE: f64 = 0.25;
+/// The number of steps after which it must be at the earliest.
 const FEWEST_STEPS: u64 = 20;
-/// Better than chance is more than so many standard deviations above it.
+/// Better than chance means more than this many standard deviations above it.
 const DEVIATIONS: f64 = 3.0;
-/// With fewer held-out images than this, chance cannot be told from a slow start.
+/// With fewer held-out images than this, the check is skipped.
 const ENOUGH_IMAGES: usize = 100;
 
-/// Looks at the norm of the features.
+/// Checks the mean norm of the features.
 pub(super) fn check_norm(step: u64, norm: f64, settings: Settings) -> Result<(), Divergence> {
     if norm < COLLAPSED { Err(Divergence::Collapsed { step, norm, settings }) } else { Ok(()) }
 }
 
-/// Looks at an evaluation on images of so many classes.
+/// Checks an evaluation on images of `classes` classes.
 pub(super) fn check_evaluation(
     (step, steps): (u64, u64),
     &Evaluation { images, wrong, error, loss, .. }: &Evaluation,
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_noticed_only_when_there_was_time_to_learn() {
+    fn chance_is_detected_only_after_enough_steps() {
         assert!(!at_chance(10, 1000, 100, 10));
         let found = Evaluation { images: 1000, wrong: 900, error: 90.0, loss: 2.3, angle: 90.0 };
         assert!(check_evaluation((3, 3), &found, 10, SETTINGS).is_ok());
@@ -138,12 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn a_few_images_do_not_tell_chance() {
+    fn too_few_images_are_not_checked() {
         assert!(!at_chance(50, 3, 0, 3));
     }
 
     #[test]
-    fn of_many_classes_a_few_in_a_hundred_is_more_than_chance() {
+    fn with_many_classes_a_low_accuracy_is_better_than_chance() {
         assert!(at_chance(50, 5000, 60, 100));
         assert!(!at_chance(50, 5000, 150, 100));
         assert!(at_chance(50, 5000, 1, 10_000));
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_no_number_is_divergence_at_any_step() {
+    fn a_nan_loss_is_divergence_at_any_step() {
         let found = Evaluation { images: 10, wrong: 0, error: 0.0, loss: f64::NAN, angle: 0.0 };
         assert!(check_evaluation((1, 100), &found, 10, SETTINGS).is_err());
     }
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn lambda_is_advised_only_where_there_is_a_margin() {
+    fn advice_mentions_lambda_only_with_a_margin() {
         let without = Settings { lambda: None, ..SETTINGS };
         for settings in [SETTINGS, without] {
             let all = [

@@ -13,49 +13,57 @@ use super::Divergence;
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
-    /// The recipe.
+    /// The recipe is invalid.
     #[error(transparent)]
     Recipe(#[from] RecipeError),
-    /// Its files.
+    /// The files of the run are invalid or could not be written.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// Its data.
+    /// The data could not be read.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The images and the recipe do not fit.
+    /// The images do not fit the recipe.
     #[error(transparent)]
     Images(#[from] ImagesError),
-    /// The batches.
+    /// Batches could not be made.
     #[error(transparent)]
     Loader(#[from] LoaderError),
-    /// The network and the data do not fit.
+    /// The data does not fit the network.
     #[error("the recipe does not fit the data: {0}")]
     Fit(String),
     /// The requested kernel path is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The model refused a batch.
+    /// The model rejected a batch.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// An evaluation.
+    /// An evaluation failed.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
     /// Training diverged.
     #[error(transparent)]
     Divergence(#[from] Divergence),
-    /// It diverges whatever λ is.
+    /// Training diverged again after the last permitted rollback.
     #[error(
-        "training diverged at step {step}, and {rollbacks} rollbacks to an earlier checkpoint with λ up to {lambda:.3} did not help: lower the learning rate (it is {rate})"
+        "training diverged at step {step}, and {rollbacks} rollbacks to an earlier checkpoint with λ up to {lambda:.3} did not help; lower the learning rate (it is {rate})"
     )]
-    Hopeless {
+    RollbacksExhausted {
         /// The step.
         step: u64,
-        /// Rollbacks to an earlier checkpoint.
+        /// The number of rollbacks to an earlier checkpoint.
         rollbacks: usize,
         /// The last λ.
         lambda: f64,
         /// The learning rate.
         rate: f64,
+    },
+    /// A checkpoint could not be made.
+    #[error("the checkpoint of step {step} could not be made: {reason}")]
+    Checkpoint {
+        /// The step.
+        step: u64,
+        /// Burn's reason.
+        reason: String,
     },
     /// The run cannot be resumed.
     #[error("{0}")]
@@ -63,10 +71,11 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Whether other arguments or data would help; else the machine failed.
+    /// Whether the input is at fault, rather than the system.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Run(error) => error.is_bad_input(),
+            Self::Checkpoint { .. } => false,
             _ => true,
         }
     }

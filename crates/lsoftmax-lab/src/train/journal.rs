@@ -1,4 +1,4 @@
-//! What a run writes down as it goes: the log, TensorBoard's event files, and what observers are told.
+//! The records of a run: the log, TensorBoard's event files, and events for observers.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Event;
 use crate::learner::StepSettings;
 use crate::objective::BatchMetrics;
-use crate::run::{Metric, Metrics, RunDirectory, RunError, TensorBoard};
+use crate::run::{METRICS, Metric, Metrics, RunDirectory, RunError, TensorBoard};
 
 /// Receives the events of a run as they happen.
 pub(super) type Observer<'a> = dyn FnMut(Event<'_>) + 'a;
@@ -16,9 +16,9 @@ pub(super) type Observer<'a> = dyn FnMut(Event<'_>) + 'a;
 pub(super) struct Journal {
     metrics: Metrics,
     tensorboard: Option<TensorBoard>,
-    /// The steps that the next line will be the mean of.
+    /// The steps that the next line will average.
     pub pending: PendingSteps,
-    /// When the images of the next line's speed began to be counted, and how many there are.
+    /// The start time and number of images of the current throughput measurement.
     timed: (Instant, u64),
 }
 
@@ -31,17 +31,17 @@ pub(super) struct PendingSteps {
 }
 
 impl Journal {
-    /// The journal of a run, at the end of its log.
+    /// Opens the journal of a run at the end of its log.
     pub fn open(run: &RunDirectory) -> Result<Self, RunError> {
         Ok(Self {
-            metrics: Metrics::open(&run.file("metrics.jsonl"))?,
+            metrics: Metrics::open(&run.file(METRICS))?,
             tensorboard: None,
             pending: PendingSteps::default(),
             timed: (Instant::now(), 0),
         })
     }
 
-    /// Writes event files too, if that is `wanted` or the run has some.
+    /// Enables event files, if `wanted` or if the run already has some.
     pub fn open_tensorboard(
         &mut self,
         run: &RunDirectory,
@@ -62,12 +62,12 @@ impl Journal {
         self.timed.1 += images;
     }
 
-    /// Starts to measure the speed anew, after something that is not training.
+    /// Restarts the throughput measurement, after work other than training.
     pub fn restart_clock(&mut self) {
         self.timed = (Instant::now(), 0);
     }
 
-    /// Writes the mean of the steps since the last such line.
+    /// Logs the mean of the steps since the last training line.
     pub fn log_training(
         &mut self,
         step: u64,
@@ -88,7 +88,7 @@ impl Journal {
         self.log(&metric, observe)
     }
 
-    /// Adds a line to the log and tells the observer.
+    /// Adds a line to the log and the event files, and notifies the observer.
     pub fn log(&mut self, metric: &Metric, observe: &mut Observer<'_>) -> Result<(), RunError> {
         self.add(metric)?;
         if let Some(events) = &mut self.tensorboard {
@@ -98,7 +98,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Adds a line to the log alone.
+    /// Adds a line only to the log.
     pub fn add(&mut self, metric: &Metric) -> Result<(), RunError> {
         self.metrics.add(metric)
     }
@@ -106,11 +106,11 @@ impl Journal {
     /// Truncates the log to its first `length` bytes, as it was at a checkpoint with these pending steps.
     pub fn rewind(&mut self, length: u64, pending: PendingSteps) -> Result<(), RunError> {
         self.pending = pending;
-        self.metrics.cut(length)
+        self.metrics.truncate(length)
     }
 
-    /// The length of the log, all of it on disk.
-    pub fn synced(&mut self) -> Result<u64, RunError> {
-        self.metrics.synced()
+    /// Syncs the log to disk and returns its length.
+    pub fn sync(&mut self) -> Result<u64, RunError> {
+        self.metrics.sync()
     }
 }

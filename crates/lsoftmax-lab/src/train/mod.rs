@@ -1,17 +1,17 @@
 //! Training by a recipe, in a directory from which it can be resumed.
 //!
-//! A step is a pure function of the model, the optimiser and the step's number: the batches, λ and the
-//! learning rate follow from the number. So a run that is killed and resumed ends with the same bits
-//! as one that is not.
+//! A step is a pure function of the model, the optimiser and the step number, which determines the
+//! batches, λ and the learning rate. A run that is killed and resumed therefore ends with bit-identical
+//! results.
 //!
-//! | file | owns |
+//! | file | contents |
 //! |---|---|
-//! | `start` | how a run starts, resumes and ends |
-//! | `data` | the images, divided |
+//! | `start` | starting and resuming a run, and its outcome |
+//! | `data` | the images, split |
 //! | `trainer` | the loop and the checkpoint |
 //! | `journal` | the log, the event files, the observer |
-//! | `rate` | the learning rate and what a plateau remembers |
-//! | `divergence`, `recovery` | noticing divergence, and what to do about it |
+//! | `rate` | the learning-rate schedule and its state |
+//! | `divergence`, `recovery` | detecting divergence, and rolling back |
 //!
 //! The step itself is [`learner`](crate::learner), the loss [`objective`](crate::objective).
 
@@ -26,7 +26,6 @@ mod trainer;
 
 pub use divergence::{Divergence, Settings};
 pub use error::TrainError;
-pub use rate::{Rate, RateState};
-pub use start::{Ended, Event, Options, RunSummary, resume, start};
+pub use start::{Event, Options, RunOutcome, RunSummary, resume, start};
 
 pub use crate::recipe::OnDivergence;

@@ -1,17 +1,17 @@
-//! The learning rate as a run goes on.
+//! The learning-rate schedule.
 
 use serde::{Deserialize, Serialize};
 
 use crate::recipe::LearningRate;
 
-/// What a plateau schedule remembers.
+/// The state of a plateau schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RateState {
-    /// How often the rate has fallen.
+    /// The number of times the rate has dropped.
     pub drops: u64,
-    /// The least loss seen.
+    /// The lowest loss so far.
     pub least: Option<f64>,
-    /// Evaluations since then, or since the last fall.
+    /// The number of evaluations since the lowest loss or the last drop.
     pub waited: u64,
 }
 
@@ -19,12 +19,12 @@ pub struct RateState {
 #[derive(Clone, Debug)]
 pub struct Rate<'a> {
     schedule: &'a LearningRate,
-    /// What has happened so far.
+    /// Its current state.
     pub state: RateState,
 }
 
 impl<'a> Rate<'a> {
-    /// The schedule, at a state.
+    /// A schedule in the given state.
     pub fn new(schedule: &'a LearningRate, state: RateState) -> Self {
         Self { schedule, state }
     }
@@ -33,8 +33,8 @@ impl<'a> Rate<'a> {
     pub fn at(&self, step: u64) -> f64 {
         match self.schedule {
             LearningRate::Steps { rate, factor, at } => {
-                let falls = at.iter().filter(|at| **at <= step).count();
-                rate * factor.powi(falls as i32)
+                let drops = at.iter().filter(|at| **at <= step).count();
+                rate * factor.powi(drops as i32)
             }
             LearningRate::Plateau { rate, factor, .. } => {
                 rate * factor.powi(self.state.drops as i32)
@@ -42,8 +42,8 @@ impl<'a> Rate<'a> {
         }
     }
 
-    /// Takes note of an evaluation's loss.
-    pub fn evaluated(&mut self, loss: f64) {
+    /// Updates the state with the loss of an evaluation.
+    pub fn record_evaluation(&mut self, loss: f64) {
         let LearningRate::Plateau { patience, .. } = self.schedule else { return };
         let state = &mut self.state;
         if state.least.is_none_or(|least| loss < least) {
@@ -58,7 +58,7 @@ impl<'a> Rate<'a> {
         }
     }
 
-    /// Whether the last wait is over, and the run with it.
+    /// Whether the plateau after the last drop has been reached, which ends the run.
     pub fn is_done(&self) -> bool {
         match self.schedule {
             LearningRate::Steps { .. } => false,
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_schedule_falls_at_its_steps() {
+    fn a_step_schedule_drops_at_its_steps() {
         let schedule = LearningRate::Steps { rate: 0.1, factor: 0.1, at: vec![12_000, 15_000] };
         let rate = Rate::new(&schedule, RateState::default());
         let found = [0, 11_999, 12_000, 14_999, 15_000].map(|step| rate.at(step));
@@ -82,12 +82,12 @@ mod tests {
     }
 
     #[test]
-    fn a_plateau_schedule_falls_when_the_loss_does_not_and_ends_after_the_last_wait() {
+    fn a_plateau_schedule_drops_when_the_loss_stagnates_and_ends_after_the_last_plateau() {
         let schedule = LearningRate::Plateau { rate: 1.0, factor: 0.5, patience: 2, drops: 1 };
         let mut rate = Rate::new(&schedule, RateState::default());
         let losses = [3.0, 2.0, 2.5, 2.1, 1.9, 2.0, 2.0];
         let rates = losses.map(|loss| {
-            rate.evaluated(loss);
+            rate.record_evaluation(loss);
             (!rate.is_done(), rate.at(0))
         });
         let expected = [

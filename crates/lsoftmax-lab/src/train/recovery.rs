@@ -1,20 +1,20 @@
-//! What happens after training has diverged: nothing, or a return to an earlier checkpoint with a larger λ.
+//! Recovery from divergence: a rollback to an earlier checkpoint with a larger λ.
 
 use super::divergence::{Divergence, Settings};
 use super::{OnDivergence, TrainError};
 use crate::run::Rollback;
 
-/// Rollbacks, at most.
+/// The maximum number of rollbacks.
 const MOST_ROLLBACKS: usize = 5;
-/// λ is at least this many times as large after a rollback, and at least [`LEAST_LAMBDA`].
+/// After a rollback, λ is at least this multiple of its previous value and at least [`LEAST_LAMBDA`].
 const LAMBDA_FACTOR: f64 = 4.0;
 const LEAST_LAMBDA: f64 = 1.0;
 
 /// Where a run resumes after a divergence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    /// The beginning.
-    Beginning,
+pub(super) enum RollbackTarget {
+    /// The start of the run.
+    Start,
     /// The newest checkpoint.
     Newest,
     /// The newest checkpoint before a step.
@@ -23,29 +23,34 @@ pub(super) enum Target {
 
 /// Decides where to resume, or that the run ends.
 ///
-/// The target is the last checkpoint, or one before the last rollback's target if the run has not come
-/// further since; the beginning if nothing was learned.
+/// The target is the newest checkpoint, or one before the target of the last rollback if the run has
+/// made no progress since; the start of the run if the model is no better than chance.
 ///
 /// # Errors
-/// When the run is to stop on divergence, λ has no effect, or enough has been tried.
+/// When the run should stop on divergence, λ has no effect, or there were too many rollbacks.
 pub(super) fn target(
     divergence: Divergence,
     step: u64,
     settings: Settings,
     on_divergence: OnDivergence,
     rollbacks: &[Rollback],
-) -> Result<Target, TrainError> {
+) -> Result<RollbackTarget, TrainError> {
     let Settings { rate, lambda: Some(lambda) } = settings else { return Err(divergence.into()) };
     if on_divergence == OnDivergence::Stop {
         return Err(divergence.into());
     }
     if rollbacks.len() == MOST_ROLLBACKS {
-        return Err(TrainError::Hopeless { step, rollbacks: rollbacks.len(), lambda, rate });
+        return Err(TrainError::RollbacksExhausted {
+            step,
+            rollbacks: rollbacks.len(),
+            lambda,
+            rate,
+        });
     }
     Ok(match (&divergence, rollbacks.last()) {
-        (Divergence::Chance { .. }, _) => Target::Beginning,
-        (_, Some(last)) if step <= last.step => Target::Before(last.to),
-        _ => Target::Newest,
+        (Divergence::Chance { .. }, _) => RollbackTarget::Start,
+        (_, Some(last)) if step <= last.step => RollbackTarget::Before(last.to),
+        _ => RollbackTarget::Newest,
     })
 }
 
@@ -55,7 +60,7 @@ pub(super) fn rollback(step: u64, to: u64, lambda: f64, reason: String) -> Rollb
     Rollback { step, to, lambda_floor, reason }
 }
 
-/// What λ must not fall below after these rollbacks.
+/// The lower bound of λ after these rollbacks.
 pub(super) fn lambda_floor(rollbacks: &[Rollback]) -> f64 {
     rollbacks.last().map_or(0.0, |last| last.lambda_floor)
 }
@@ -70,22 +75,25 @@ mod tests {
         Divergence::NotFinite { step, what: "x".into(), settings: SETTINGS }
     }
 
-    fn chosen(divergence: Divergence, step: u64, rollbacks: &[Rollback]) -> Target {
+    fn chosen(divergence: Divergence, step: u64, rollbacks: &[Rollback]) -> RollbackTarget {
         target(divergence, step, SETTINGS, OnDivergence::Rollback, rollbacks).expect("a target")
     }
 
     #[test]
-    fn a_run_that_got_no_further_goes_back_further() {
+    fn without_progress_a_rollback_goes_further_back() {
         let first = rollback(50, 40, 2.0, "x".into());
-        assert_eq!(chosen(not_finite(50), 50, &[]), Target::Newest);
-        assert_eq!(chosen(not_finite(50), 50, std::slice::from_ref(&first)), Target::Before(40));
-        assert_eq!(chosen(not_finite(51), 51, &[first]), Target::Newest);
+        assert_eq!(chosen(not_finite(50), 50, &[]), RollbackTarget::Newest);
+        assert_eq!(
+            chosen(not_finite(50), 50, std::slice::from_ref(&first)),
+            RollbackTarget::Before(40)
+        );
+        assert_eq!(chosen(not_finite(51), 51, &[first]), RollbackTarget::Newest);
     }
 
     #[test]
-    fn a_model_at_chance_has_no_good_checkpoint() {
+    fn a_model_at_chance_starts_over() {
         let chance = Divergence::Chance { step: 50, error: 90.0, settings: SETTINGS };
-        assert_eq!(chosen(chance, 50, &[]), Target::Beginning);
+        assert_eq!(chosen(chance, 50, &[]), RollbackTarget::Start);
     }
 
     #[test]
@@ -97,7 +105,7 @@ mod tests {
         assert!(matches!(stopped, Err(TrainError::Divergence(_))));
         let five = vec![rollback(5, 1, 2.0, "x".into()); MOST_ROLLBACKS];
         let stopped = target(not_finite(9), 9, SETTINGS, OnDivergence::Rollback, &five);
-        assert!(matches!(stopped, Err(TrainError::Hopeless { .. })));
+        assert!(matches!(stopped, Err(TrainError::RollbacksExhausted { .. })));
     }
 
     #[test]

@@ -1,73 +1,74 @@
-//! How a run starts and resumes, what it reports meanwhile, and how it ends.
+//! Starting and resuming a run, its events and its outcome.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
-use lsoftmax::{Execution, Margin, Precision};
+use lsoftmax::{EngineError, Margin, Precision};
 use lsoftmax_data::{DataDir, DataSource};
 use serde::{Deserialize, Serialize};
 
 use super::TrainError;
 use super::data::TrainingData;
 use super::trainer::{Trainer, TrainerState};
+use crate::compute::Compute;
 use crate::evaluate::Evaluation;
+use crate::model_file;
 use crate::recipe::{OnDivergence, Recipe};
-use crate::run::{Checkpoint, Environment, Metric, RunDirectory, read_json};
+use crate::run::{
+    Checkpoint, ENVIRONMENT, Environment, METRICS, Metric, RECIPE, RunDirectory, SUMMARY, read_json,
+};
 
-/// What the recipe does not say.
+/// Options of a run that are not part of the recipe.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where data sets are found.
     pub data: DataDir,
-    /// The device to train on, without autodiff. On the CPU ([`Device::flex`]) the kernels compute, on others
-    /// Burn's own operations do.
+    /// The device to train on, without autodiff. The CPU ([`Device::flex`]) uses the fused kernels, other
+    /// devices use Burn's own operations.
     pub device: Device,
-    /// Whether Burn's own operations compute on the CPU too: to compare.
+    /// Whether to use Burn's own operations on the CPU too, for comparison.
     pub composed: bool,
-    /// What to do when training diverges, if not what the recipe says.
+    /// What to do when training diverges; overrides the recipe.
     pub on_divergence: Option<OnDivergence>,
-    /// Threads that prepare batches ahead of need.
-    pub loader_threads: usize,
-    /// Whether to write event files for TensorBoard. A run that has some gets more in any case.
+    /// Whether to write event files for TensorBoard. A run that already has some always writes them.
     pub tensorboard: bool,
-    /// Set from outside to end the run after the step that is under way.
+    /// When set, the run ends after the current step.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Options {
-    /// A run on the CPU with these data sets, that stops on divergence and cannot be interrupted.
+    /// Default options: on the CPU, with the recipe's behaviour on divergence.
     pub fn new(data: DataDir) -> Self {
         Self {
             data,
             device: Device::flex(),
             composed: false,
             on_divergence: None,
-            loader_threads: 1,
             tensorboard: false,
             stop: Arc::default(),
         }
     }
 
     /// What computes a model of this precision.
-    pub(super) fn execution(&self, precision: Precision) -> Execution {
-        if self.composed { Execution::Composed } else { Execution::new(precision) }
+    fn compute(&self, precision: Precision) -> Result<Compute, EngineError> {
+        Compute::new(self.device.clone(), precision, self.composed)
     }
 }
 
-/// What happens in a run, as it happens.
+/// An event of a run.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The run starts, or resumes, at a step.
     Started {
-        /// Steps done before.
+        /// The number of steps already done.
         step: u64,
-        /// Steps in all.
+        /// The total number of steps.
         steps: u64,
         /// The recipe.
         recipe: &'a Recipe,
-        /// Sentences that the user should read.
+        /// Warnings for the user.
         notes: &'a [String],
     },
     /// A step was taken.
@@ -86,17 +87,17 @@ pub enum Event<'a> {
 
 /// How a run ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum RunOutcome {
     /// All steps were taken.
     Done(Box<RunSummary>),
-    /// It was stopped from outside, and can be resumed.
+    /// It was interrupted and can be resumed.
     Interrupted {
         /// Steps done.
         step: u64,
     },
 }
 
-/// What came out of a run.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// The recipe's name.
@@ -107,80 +108,80 @@ pub struct RunSummary {
     pub margin: Margin,
     /// The seed.
     pub seed: u64,
-    /// Steps taken.
+    /// The number of steps taken.
     pub steps: u64,
-    /// Images of a batch.
+    /// The number of images per batch.
     pub batch: usize,
-    /// On the held-out images, at the end.
+    /// The final evaluation on the held-out images.
     pub validation: Option<Evaluation>,
-    /// On the test images, evaluated once, at the end.
+    /// The evaluation on the test images, done once at the end.
     pub test: Option<Evaluation>,
-    /// Seconds of training.
+    /// The training time in seconds.
     pub seconds: f64,
-    /// Rollbacks to an earlier checkpoint.
+    /// The number of rollbacks to an earlier checkpoint.
     pub rollbacks: usize,
-    /// The machine and the program.
+    /// The machine and the program version.
     pub environment: Environment,
 }
 
 /// Starts a run in a new directory.
 ///
 /// # Errors
-/// When the recipe, the data or the directory will not do, or training diverges.
+/// When the recipe, the data or the directory is invalid, or training diverges.
 pub fn start(
     recipe: Recipe,
     out: &Path,
     options: &Options,
     observe: &mut dyn FnMut(Event<'_>),
-) -> Result<Ended, TrainError> {
-    options.execution(recipe.precision).engine()?;
+) -> Result<RunOutcome, TrainError> {
+    let compute = options.compute(recipe.precision)?;
     let data = TrainingData::read(&recipe, &options.data)?;
     let run = RunDirectory::create(out)?;
     let mut recipe = recipe;
     // So that the run can be resumed from any working directory.
     recipe.data = recipe.data.absolute();
-    run.write_json("environment.json", &Environment::here(recipe.precision))?;
+    run.write_json(ENVIRONMENT, &Environment::current(&compute))?;
     run.write_recipe(&recipe.to_toml())?;
-    Trainer::new(recipe, run, data, options, None)?.run(Vec::new(), observe)
+    Trainer::new(recipe, run, data, compute, options, None)?.run(Vec::new(), observe)
 }
 
-/// Resumes a run where it stopped.
+/// Resumes a run.
 ///
 /// # Errors
-/// When there is no run, its files are damaged, or training diverges.
+/// When there is no run, its files are corrupt, or training diverges.
 pub fn resume(
     out: &Path,
     options: &Options,
     observe: &mut dyn FnMut(Event<'_>),
-) -> Result<Ended, TrainError> {
+) -> Result<RunOutcome, TrainError> {
     let run = RunDirectory::open(out)?;
     let has = |name: &str| run.file(name).is_file();
-    if ["summary.json", "model.json", "model.safetensors"].into_iter().all(has) {
-        return Ok(Ended::Done(Box::new(read_json(&run.file("summary.json"))?)));
+    if [SUMMARY, model_file::DESCRIPTION, model_file::WEIGHTS].into_iter().all(has) {
+        return Ok(RunOutcome::Done(Box::new(read_json(&run.file(SUMMARY))?)));
     }
-    let path = run.file("recipe.toml");
-    let recipe = Recipe::from_toml(&run.recipe()?, &path.display().to_string())?;
+    let recipe = Recipe::from_file(&run.file(RECIPE))?;
+    let compute = options.compute(recipe.precision)?;
     let data = TrainingData::read(&recipe, &options.data)?;
     let (checkpoint, mut notes) = newest(&run, None)?;
-    if checkpoint.is_none() && has("metrics.jsonl") {
-        notes.push("there is no checkpoint yet: the run starts again".into());
+    if checkpoint.is_none() && has(METRICS) {
+        notes.push("there is no checkpoint yet: the run starts over".into());
     }
-    let started: Environment = read_json(&run.file("environment.json"))?;
-    let here = Environment::here(recipe.precision);
+    let started: Environment = read_json(&run.file(ENVIRONMENT))?;
+    let here = Environment::current(&compute);
     if started.path != here.path {
         notes.push(format!(
             "the run started on kernel path {} and resumes on {}: its results will differ in the last bits from a run on either alone",
             started.path, here.path
         ));
     }
-    Trainer::new(recipe, run, data, options, checkpoint)?.run(notes, observe)
+    Trainer::new(recipe, run, data, compute, options, checkpoint)?.run(notes, observe)
 }
 
-/// The newest checkpoint that can be used, of those before a step if one is given, and a sentence about
-/// each newer one that cannot.
+/// The newest valid checkpoint, before a step if one is given, and a warning about each newer one that
+/// is invalid.
 ///
 /// # Errors
-/// When there are some, but none can be used.
+/// When there are checkpoints, but all are invalid.
 pub(super) fn newest(
     run: &RunDirectory,
     before: Option<u64>,
@@ -188,7 +189,7 @@ pub(super) fn newest(
     let (checkpoint, complaints) = Checkpoint::newest(run, before)?;
     if checkpoint.is_none() && !complaints.is_empty() {
         return Err(TrainError::Resume(format!(
-            "no checkpoint of {} can be used: {}; start again with another --out",
+            "{} has no valid checkpoint: {}; start a new run with another --out",
             run.path().display(),
             complaints.join("; ")
         )));

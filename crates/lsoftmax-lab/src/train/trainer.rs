@@ -1,12 +1,12 @@
-//! The loop: steps, and after some of them a line of the log, an evaluation or a checkpoint.
+//! The training loop, with logging, evaluation and checkpoints.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use burn::module::Module;
 use burn::store::ModuleRecord;
-use burn::tensor::{Bytes, Device};
-use lsoftmax_data::Ahead;
+use burn::tensor::Bytes;
+use lsoftmax_data::Prefetch;
 use lsoftmax_nn::NetworkConfig;
 use serde::{Deserialize, Serialize};
 
@@ -14,31 +14,35 @@ use super::data::TrainingData;
 use super::divergence::{Divergence, Settings, check_evaluation, check_norm};
 use super::journal::{Journal, Observer, PendingSteps};
 use super::rate::{Rate, RateState};
-use super::recovery::{self, Target};
+use super::recovery::{self, RollbackTarget};
 use super::start::newest;
-use super::{Ended, Event, Options, RunSummary, TrainError};
+use super::{Event, Options, RunOutcome, RunSummary, TrainError};
 use crate::batch::LabelledImages;
+use crate::compute::Compute;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::learner::{Learner, StepError, StepSettings};
 use crate::model::{Classifier, ModelError};
 use crate::model_file::{self, ModelDescription};
 use crate::recipe::Recipe;
-use crate::run::{Checkpoint, Environment, Metric, Rollback, RunDirectory, prune};
+use crate::run::{Checkpoint, Environment, Metric, Rollback, RunDirectory, SUMMARY, prune};
 
-/// What a checkpoint holds besides model and optimiser.
+/// Threads that prefetch batches. One makes many times what any CPU trains on.
+const LOADER_THREADS: usize = 1;
+
+/// The state in a checkpoint besides model and optimiser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TrainerState {
-    /// The network and the classes that the model is for.
+    /// The network and the number of classes of the model.
     network: NetworkConfig,
     classes: usize,
-    /// The digest of the images that it is trained on.
+    /// The digest of the training data.
     data: String,
-    /// The recipe that it is trained by.
+    /// The recipe as TOML.
     recipe: String,
     rate: RateState,
     #[serde(rename = "returns")]
     rollbacks: Vec<Rollback>,
-    /// Bytes of the log.
+    /// The length of the log in bytes.
     log: u64,
     #[serde(rename = "window")]
     pending: PendingSteps,
@@ -50,8 +54,8 @@ pub(super) struct Trainer<'a> {
     network: NetworkConfig,
     run: RunDirectory,
     data: TrainingData,
+    compute: Compute,
     options: &'a Options,
-    device: Device,
     learner: Learner,
     journal: Journal,
     step: u64,
@@ -61,17 +65,17 @@ pub(super) struct Trainer<'a> {
 }
 
 impl<'a> Trainer<'a> {
-    /// At a checkpoint, or at the beginning.
+    /// A trainer at a checkpoint, or at the start of the run.
     pub fn new(
         recipe: Recipe,
         run: RunDirectory,
         data: TrainingData,
+        compute: Compute,
         options: &'a Options,
         checkpoint: Option<Checkpoint<TrainerState>>,
     ) -> Result<Self, TrainError> {
-        let device = options.device.clone().autodiff();
         let network = recipe.network_config()?;
-        let model = fresh_model(&recipe, &network, data.classes, options, &device)?;
+        let model = fresh_model(&recipe, &network, data.classes, &compute)?;
         let mut trainer = Self {
             learner: learner(&recipe, model),
             journal: Journal::open(&run)?,
@@ -79,8 +83,8 @@ impl<'a> Trainer<'a> {
             network,
             run,
             data,
+            compute,
             options,
-            device,
             step: 0,
             rate: RateState::default(),
             rollbacks: Vec::new(),
@@ -93,31 +97,31 @@ impl<'a> Trainer<'a> {
         Ok(trainer)
     }
 
-    /// Trains to the end, or until it is told to stop.
+    /// Trains to the end, or until it is interrupted.
     pub fn run(
         mut self,
         notes: Vec<String>,
         observe: &mut Observer<'_>,
-    ) -> Result<Ended, TrainError> {
+    ) -> Result<RunOutcome, TrainError> {
         let (step, steps) = (self.step, self.recipe.steps);
         self.journal.open_tensorboard(&self.run, step, self.options.tensorboard)?;
         observe(Event::Started { step, steps, recipe: &self.recipe, notes: &notes });
         loop {
             match self.train(observe) {
                 Ok(true) => return self.finish(),
-                Ok(false) => return Ok(Ended::Interrupted { step: self.step }),
+                Ok(false) => return Ok(RunOutcome::Interrupted { step: self.step }),
                 Err(TrainError::Divergence(reason)) => self.roll_back(reason, observe)?,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Takes the steps. False if it was told to stop.
+    /// Takes the remaining steps. Returns `false` if it was interrupted.
     fn train(&mut self, observe: &mut Observer<'_>) -> Result<bool, TrainError> {
         let steps = self.recipe.steps;
         let accumulate = self.recipe.accumulate;
         let batches = self.step * accumulate..steps * accumulate;
-        let mut batches = self.data.loader.ahead(batches, self.options.loader_threads);
+        let mut batches = self.data.loader.prefetch(batches, LOADER_THREADS);
         let started = (Instant::now(), self.seconds);
         self.journal.restart_clock();
         while self.step < steps && !self.schedule().is_done() {
@@ -133,12 +137,12 @@ impl<'a> Trainer<'a> {
         Ok(true)
     }
 
-    /// One step, at the step's λ and learning rate.
-    fn take_step(&mut self, batches: &mut Ahead) -> Result<StepSettings, TrainError> {
+    /// Takes one step with its λ and learning rate.
+    fn take_step(&mut self, batches: &mut Prefetch) -> Result<StepSettings, TrainError> {
         let taken = self.next_settings();
         let settings = self.settings(taken);
         let step = self.step + 1;
-        let device = self.device.clone();
+        let device = self.compute.device.clone().autodiff();
         let accumulate = self.recipe.accumulate as usize;
         let batches = (0..accumulate).map(|_| {
             let batch = batches.next().expect("there are batches for every step");
@@ -157,7 +161,7 @@ impl<'a> Trainer<'a> {
         Ok(taken)
     }
 
-    /// Logs, evaluates and keeps a checkpoint when it is time to.
+    /// Logs, evaluates and writes a checkpoint if due.
     fn after_step(
         &mut self,
         taken: StepSettings,
@@ -175,11 +179,10 @@ impl<'a> Trainer<'a> {
             let metric = Metric::Validation { step, loss: found.loss, error: found.error };
             self.journal.log(&metric, observe)?;
             let mut schedule = self.schedule();
-            schedule.evaluated(found.loss);
+            schedule.record_evaluation(found.loss);
             self.rate = schedule.state;
         }
         if due(self.recipe.checkpoint_every) || self.schedule().is_done() {
-            self.check_weights(settings)?;
             self.checkpoint(observe)?;
         }
         if log || validate {
@@ -192,22 +195,23 @@ impl<'a> Trainer<'a> {
         Rate::new(&self.recipe.learning_rate, self.rate)
     }
 
-    /// What the next step is taken with. λ does not fall below what the last rollback set.
+    /// The hyperparameters of the next step. λ does not fall below the bound set by the last rollback.
     fn next_settings(&self) -> StepSettings {
         let lambda = self.recipe.lambda.at(self.step).max(recovery::lambda_floor(&self.rollbacks));
         StepSettings { lambda, rate: self.schedule().at(self.step) }
     }
 
-    /// What can be changed about a step that diverged.
+    /// The hyperparameters that the advice on divergence refers to.
     fn settings(&self, StepSettings { lambda, rate }: StepSettings) -> Settings {
         Settings { rate, lambda: self.recipe.has_margin().then_some(lambda) }
     }
 
-    /// Whether the last step, whose result no loss has seen, is one to resume from.
-    fn check_weights(&self, settings: Settings) -> Result<(), Divergence> {
+    /// The last step's result, which no loss has seen, must be finite.
+    fn check_weights(&self) -> Result<(), Divergence> {
         if self.learner.model().is_finite() {
             return Ok(());
         }
+        let settings = self.settings(self.next_settings());
         let what = "a weight is not finite".into();
         Err(Divergence::NotFinite { step: self.step, what, settings })
     }
@@ -218,8 +222,9 @@ impl<'a> Trainer<'a> {
         Ok(Some(evaluate(&model, images, self.data.loader.mean())?))
     }
 
-    /// Writes a checkpoint.
+    /// Writes a checkpoint, if the weights are finite.
     fn checkpoint(&mut self, observe: &mut Observer<'_>) -> Result<(), TrainError> {
+        self.check_weights()?;
         let state = TrainerState {
             network: self.network.clone(),
             classes: self.data.classes,
@@ -227,58 +232,61 @@ impl<'a> Trainer<'a> {
             recipe: self.recipe.to_toml(),
             rate: self.rate,
             rollbacks: self.rollbacks.clone(),
-            log: self.journal.synced()?,
+            log: self.journal.sync()?,
             pending: self.journal.pending,
             seconds: self.seconds,
         };
-        let failed =
-            |error: String| TrainError::Resume(format!("no checkpoint could be made: {error}"));
+        let step = self.step;
+        let failed = |reason: String| TrainError::Checkpoint { step, reason };
         let model = self.learner.model().clone().into_record().into_bytes();
         let model = model.map_err(|error| failed(error.to_string()))?.to_vec();
         let optimiser = self.learner.optimiser_record().map_err(failed)?;
-        Checkpoint { step: self.step, state, model, optimiser }.write(&self.run)?;
-        observe(Event::Checkpointed { step: self.step });
+        Checkpoint { step, state, model, optimiser }.write(&self.run)?;
+        observe(Event::Checkpointed { step });
         Ok(())
     }
 
-    /// Restores what a checkpoint holds, if it is one of this run.
+    /// Restores a checkpoint, which must belong to this run.
     fn load(&mut self, checkpoint: Checkpoint<TrainerState>) -> Result<(), TrainError> {
         let Checkpoint { step, state, model, optimiser } = checkpoint;
         let run = self.run.path().display();
         if (&state.network, state.classes) != (&self.network, self.data.classes) {
             return Err(TrainError::Resume(format!(
-                "the checkpoint of step {step} in {run} is of another network than the recipe beside it: restore the recipe that the run started with"
+                "the checkpoint of step {step} in {run} has another network than the recipe; restore the recipe that the run started with"
             )));
         }
         if state.data != self.data.digest {
             return Err(TrainError::Resume(format!(
-                "the images of {} are not those that the run in {run} started with: restore those, or start again with another --out",
+                "the images of {} are not those that the run in {run} started with; restore those, or start a new run with another --out",
                 self.recipe.data
             )));
         }
-        if state.recipe != self.recipe.to_toml() {
+        // By value: a key that an older version of the program did not write has its default.
+        if Recipe::from_toml(&state.recipe, "the checkpoint's recipe").ok().as_ref()
+            != Some(&self.recipe)
+        {
             return Err(TrainError::Resume(format!(
-                "the recipe in {run} is not the one that the run started with: restore that, or start again with another --out"
+                "the recipe in {run} is not the one that the run started with; restore that, or start a new run with another --out"
             )));
         }
-        let other = |error: String| {
+        let incompatible = |error: String| {
             TrainError::Resume(format!(
-                "the checkpoint of step {step} in {run} was written by another version of the program ({error}): use that one, or start again"
+                "the checkpoint of step {step} in {run} was written by another version of the program ({error}); use that version, or start a new run"
             ))
         };
         let record = ModuleRecord::from_bytes(Bytes::from_bytes_vec(model));
-        let record = record.map_err(|error| other(error.to_string()))?;
+        let record = record.map_err(|error| incompatible(error.to_string()))?;
         let model = self.fresh_model()?.try_load_record(record);
-        let model = model.map_err(|error| other(error.to_string()))?;
+        let model = model.map_err(|error| incompatible(error.to_string()))?;
         self.learner =
-            learner(&self.recipe, model).with_optimiser_record(optimiser).map_err(other)?;
+            learner(&self.recipe, model).with_optimiser_record(optimiser).map_err(incompatible)?;
         self.journal.rewind(state.log, state.pending)?;
         self.step = step;
         (self.rate, self.rollbacks, self.seconds) = (state.rate, state.rollbacks, state.seconds);
         Ok(())
     }
 
-    /// Returns to an earlier checkpoint, or the beginning, with a larger λ.
+    /// Returns to an earlier checkpoint or the start of the run, with a larger λ.
     fn roll_back(
         &mut self,
         reason: Divergence,
@@ -289,11 +297,11 @@ impl<'a> Trainer<'a> {
         let on_divergence = self.options.on_divergence.unwrap_or(self.recipe.on_divergence);
         let sentence = reason.to_string();
         let target = recovery::target(reason, from, settings, on_divergence, &self.rollbacks)?;
-        let earlier = std::mem::take(&mut self.rollbacks);
+        let (earlier, seconds) = (std::mem::take(&mut self.rollbacks), self.seconds);
         let checkpoint = match target {
-            Target::Beginning => None,
-            Target::Newest => newest(&self.run, None)?.0,
-            Target::Before(step) => newest(&self.run, Some(step))?.0,
+            RollbackTarget::Start => None,
+            RollbackTarget::Newest => newest(&self.run, None)?.0,
+            RollbackTarget::Before(step) => newest(&self.run, Some(step))?.0,
         };
         match checkpoint {
             Some(checkpoint) => self.load(checkpoint)?,
@@ -307,21 +315,22 @@ impl<'a> Trainer<'a> {
         for rollback in &earlier[self.rollbacks.len()..] {
             self.journal.add(&Metric::Rollback(rollback.clone()))?;
         }
-        self.rollbacks = earlier;
+        // The time of the steps that are undone counts, too.
+        (self.rollbacks, self.seconds) = (earlier, seconds);
         let rollback = recovery::rollback(from, self.step, next.lambda, sentence);
         self.journal.log(&Metric::Rollback(rollback.clone()), observe)?;
         self.rollbacks.push(rollback);
-        // So that a run resumed from here knows of it.
+        // So that the rollback is not lost if the run is resumed.
         self.checkpoint(&mut |_| {})
     }
 
     fn fresh_model(&self) -> Result<Classifier, TrainError> {
         let classes = self.data.classes;
-        fresh_model(&self.recipe, &self.network, classes, self.options, &self.device)
+        fresh_model(&self.recipe, &self.network, classes, &self.compute)
     }
 
-    /// The last evaluations, the model and the summary.
-    fn finish(self) -> Result<Ended, TrainError> {
+    /// Evaluates the model and writes the model and the summary.
+    fn finish(self) -> Result<RunOutcome, TrainError> {
         let validation = self.validate()?;
         let model = self.learner.model().clone().valid();
         let mean = self.data.loader.mean();
@@ -329,7 +338,7 @@ impl<'a> Trainer<'a> {
             Some(images) => Some(evaluate(&model, images, mean)?),
             None => None,
         };
-        let Recipe { name, data, margin, precision, seed, batch, .. } = self.recipe;
+        let Recipe { name, data, margin, seed, batch, .. } = self.recipe;
         let description = ModelDescription {
             version: model_file::VERSION,
             recipe: name.clone(),
@@ -340,7 +349,7 @@ impl<'a> Trainer<'a> {
             class_names: self.data.class_names,
             classes: self.data.classes,
             margin,
-            precision,
+            precision: self.compute.precision(),
             mean: mean.clone(),
         };
         model_file::write(&self.run, &model, &description)?;
@@ -355,26 +364,26 @@ impl<'a> Trainer<'a> {
             test,
             seconds: self.seconds,
             rollbacks: self.rollbacks.len(),
-            environment: Environment::here(precision),
+            environment: Environment::current(&self.compute),
         };
-        // A kill may have left more checkpoints than there should be.
+        // A killed run may have left additional checkpoints.
         prune(&self.run, self.step)?;
-        self.run.write_json("summary.json", &summary)?;
-        Ok(Ended::Done(Box::new(summary)))
+        self.run.write_json(SUMMARY, &summary)?;
+        Ok(RunOutcome::Done(Box::new(summary)))
     }
 }
 
-/// A model as a run starts with it.
+/// The initial model of a run.
 fn fresh_model(
     recipe: &Recipe,
     network: &NetworkConfig,
     classes: usize,
-    options: &Options,
-    device: &Device,
+    compute: &Compute,
 ) -> Result<Classifier, TrainError> {
+    let device = compute.device.clone().autodiff();
     device.seed(recipe.seed);
-    let execution = options.execution(recipe.precision);
-    let model = Classifier::new(network, classes, recipe.margin, execution, device);
+    let execution = compute.execution.clone();
+    let model = Classifier::new(network, classes, recipe.margin, execution, &device);
     Ok(model.map_err(ModelError::from)?)
 }
 

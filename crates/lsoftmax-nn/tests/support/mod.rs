@@ -1,4 +1,4 @@
-//! What the tests share: numbers, tensors, and the units written out in f64.
+//! Shared test support: numbers, tensors, and a naive implementation of the units in f64.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -24,7 +24,7 @@ pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     tensor.into_data().iter::<f64>().collect()
 }
 
-/// A unit with the naive one's parameters.
+/// A unit with the parameters of a naive one.
 pub fn module(naive: &Naive, device: &Device, dtype: DType) -> ConvUnit {
     let mut unit = ConvUnit::new(naive.channels, naive.unit, device);
     let vector = |numbers: &[f64]| {
@@ -42,7 +42,7 @@ pub fn module(naive: &Naive, device: &Device, dtype: DType) -> ConvUnit {
     unit
 }
 
-/// Asserts that numbers are equal to `tolerance` of the largest expected one.
+/// Asserts that numbers are equal to within `tolerance` times the largest expected one.
 pub fn assert_close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
     assert_close_to_scale(what, found, expected, tolerance, 1e-3);
 }

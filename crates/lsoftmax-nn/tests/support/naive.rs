@@ -1,4 +1,4 @@
-//! A unit in f64, by its definition: one loop per sum, one pixel at a time.
+//! A naive implementation of a unit in f64, by its definition.
 
 use lsoftmax_nn::Unit;
 use lsoftmax_testing::{Congruential, Convolution};
@@ -75,7 +75,7 @@ impl Naive {
         Self { channels, unit, weight, bias, gamma, beta, slope, mean, variance }
     }
 
-    /// The parts that are learned, with their names.
+    /// The trainable parameters, with their names.
     pub fn parts_mut(&mut self) -> [(&'static str, &mut Vec<f64>); 5] {
         [
             ("weight", &mut self.weight),
@@ -100,7 +100,7 @@ impl Naive {
         output
     }
 
-    /// The unit, with the batch's statistics when `training`, else with the running ones.
+    /// Computes the unit, with the batch's statistics if `training`, else with the running ones.
     pub fn forward(&self, input: &Images, training: bool) -> Images {
         let convolved = self.convolve(input);
         let (mean, variance) = match training && self.unit.norm {

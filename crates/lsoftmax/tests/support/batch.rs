@@ -2,7 +2,7 @@
 
 use lsoftmax_testing::{SplitMix, largest};
 
-/// The nearest number that f32 has.
+/// A number rounded to f32.
 pub fn exact(value: f64) -> f64 {
     f64::from(value as f32)
 }
@@ -55,7 +55,7 @@ impl Batch {
     }
 
     /// Random weights, and a sample at each of these angles to the weights of its label. Lengths
-    /// are between 0.7 and 1.3 times `norm`; labels go round.
+    /// are between 0.7 and 1.3 times `norm`; labels cycle through the classes.
     pub fn at_angles(seed: u64, angles: &[f64], depth: usize, classes: usize, norm: f64) -> Self {
         let mut batch = Self::random(seed, angles.len(), depth, classes);
         let mut numbers = SplitMix(seed ^ 0xa5a5);
@@ -114,7 +114,7 @@ impl Batch {
         self.bias.as_ref().map_or(0.0, |bias| bias[class])
     }
 
-    /// The longest feature times the longest weight: no logit without its bias is larger.
+    /// The largest |x| times the largest |W|, an upper bound of the logits without bias.
     pub fn largest_norm_product(&self) -> f64 {
         let longest = |rows: &[f64]| rows.chunks(self.depth).map(norm).fold(0.0, f64::max);
         longest(&self.features) * longest(&self.weights)

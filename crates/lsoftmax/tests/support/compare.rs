@@ -1,10 +1,10 @@
-//! Comparisons that say what differs, where and by how much.
+//! Comparisons that report what differs, where and by how much.
 
 pub use lsoftmax_testing::{assert_close, largest};
 
 use super::Gradients;
 
-/// Fails where a gradient is off by more than `tolerance` times the largest entry of its part.
+/// Fails if a gradient differs by more than `tolerance` times the largest entry of its tensor.
 pub fn assert_gradients_close(what: &str, found: &Gradients, expected: &Gradients, tolerance: f64) {
     for ((part, found), (_, expected)) in found.parts().into_iter().zip(expected.parts()) {
         let tolerance = tolerance * largest(expected);
@@ -12,7 +12,7 @@ pub fn assert_gradients_close(what: &str, found: &Gradients, expected: &Gradient
     }
 }
 
-/// Fails where two lists are not the same to the bit, but for the sign of a zero.
+/// Fails if two lists are not bit-identical, except for the sign of zeros.
 pub fn assert_same_bits(what: &str, found: &[f64], expected: &[f64]) {
     assert!(found == expected, "{what}: {found:?} and not {expected:?}");
 }

@@ -1,13 +1,12 @@
-//! The loss straight from the paper's definition, in f64: the angle, then cos mθ, then the logits.
-//! No polynomial, no closed-form gradient, nothing in common with the code under test.
+//! The loss by the paper's definition in f64: the angle, then cos mθ, then the logits. It uses neither
+//! polynomials nor closed-form gradients and shares nothing with the code under test.
 
 use std::f64::consts::PI;
 
 use super::batch::{Batch, norm, unit};
 use super::way::Gradients;
 
-/// The angle between two vectors. Kahan's form of the arc cosine, which unlike `acos` loses no
-/// digits at 0 and π.
+/// The angle between two vectors by Kahan's formula, which unlike `acos` is accurate at 0 and π.
 pub fn angle(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (unit(a), unit(b));
     let minus: Vec<f64> = a.iter().zip(&b).map(|(a, b)| a - b).collect();
@@ -15,7 +14,7 @@ pub fn angle(a: &[f64], b: &[f64]) -> f64 {
     2.0 * norm(&minus).atan2(norm(&plus))
 }
 
-/// k: the interval [kπ/m, (k+1)π/m] that θ is in.
+/// k, the index of the interval [kπ/m, (k+1)π/m] that contains θ.
 pub fn interval(margin: f64, theta: f64) -> usize {
     ((margin * theta / PI) as usize).min(margin.ceil() as usize - 1)
 }
@@ -32,7 +31,7 @@ pub fn plain_logit(batch: &Batch, sample: usize, class: usize) -> f64 {
     x.iter().zip(w).map(|(x, w)| x * w).sum::<f64>() + batch.bias_of(class)
 }
 
-/// |W||x| (λ cos θ + ψ(θ)) / (1 + λ) + b of a sample's label; without an angle, b.
+/// |W||x| (λ cos θ + ψ(θ)) / (1 + λ) + b of a sample's label; b where the angle is undefined.
 pub fn label_logit(batch: &Batch, sample: usize) -> f64 {
     let label = batch.labels[sample];
     let (x, w) = (batch.feature(sample), batch.weight(label));
@@ -45,7 +44,7 @@ pub fn label_logit(batch: &Batch, sample: usize) -> f64 {
     length * mixed + batch.bias_of(label)
 }
 
-/// The logits of a sample, its label's with the margin.
+/// The logits of a sample, with the margin in the label's logit.
 pub fn logits(batch: &Batch, sample: usize) -> Vec<f64> {
     let mut logits: Vec<f64> =
         (0..batch.classes).map(|class| plain_logit(batch, sample, class)).collect();
@@ -53,9 +52,9 @@ pub fn logits(batch: &Batch, sample: usize) -> Vec<f64> {
     logits
 }
 
-/// The cross-entropy of a sample minus ln K, which is what is left when all logits are equal.
+/// The cross-entropy of a sample minus ln K, the loss for equal logits.
 ///
-/// In this form tiny logits show: differences of 1e-40 would be lost next to ln K.
+/// This form is accurate for tiny logits: differences of 1e-40 would be lost next to ln K.
 fn excess(batch: &Batch, sample: usize) -> f64 {
     let logits = logits(batch, sample);
     let own = logits[batch.labels[sample]];
@@ -77,9 +76,9 @@ pub fn losses(batch: &Batch) -> Vec<f64> {
 
 /// The gradients of the mean loss by central differences, extrapolated from two steps.
 ///
-/// A step is `step` times the length of the row that it moves (or `step` itself, for the bias): no
-/// angle changes by more than `step`. The error is about step⁴ times the fifth derivative, and the
-/// rounding of a loss divided by the step.
+/// A step is `step` times the norm of the row (or `step` itself, for the bias), so that no angle changes
+/// by more than `step`. The error is about step⁴ times the fifth derivative, plus the rounding error of a
+/// loss divided by the step.
 pub fn gradients(batch: &Batch, step: f64) -> Gradients {
     let of_rows = |rows: &[f64], shift: fn(&mut Batch, usize, f64)| {
         let lengths: Vec<f64> = rows.chunks(batch.depth).map(norm).collect();

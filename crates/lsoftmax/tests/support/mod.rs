@@ -1,4 +1,4 @@
-//! What the tests share: batches, the ways to run a head on them, and the definition in f64.
+//! Shared test support: batches, the implementations of the loss, and the definition in f64.
 
 #![allow(
     dead_code,
@@ -19,5 +19,5 @@ pub use way::{Gradients, Run, Setup, Way};
 /// Margins of every kind: softmax, the paper's, those of every parity, a large one and a real one.
 pub const MARGINS: [f64; 10] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 16.0, 2.5];
 
-/// λ from the whole margin to almost softmax.
+/// λ from the full margin to almost softmax.
 pub const LAMBDAS: [f64; 4] = [0.0, 0.3, 5.0, 1000.0];

@@ -1,4 +1,4 @@
-//! The ways to compute the loss, all of which must agree.
+//! The implementations and precisions of the loss, all of which must agree.
 
 use burn::module::Param;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
@@ -13,9 +13,9 @@ pub enum Way {
     Fused,
     /// The fused operation with bf16 products.
     FusedBf16,
-    /// Ordinary operations, f32.
+    /// Composed of Burn's own operations, f32.
     Composed,
-    /// Ordinary operations, f64.
+    /// Composed of Burn's own operations, f64.
     ComposedF64,
 }
 
@@ -35,7 +35,7 @@ impl Way {
     }
 }
 
-/// A gradient of everything that can have one.
+/// The gradients of features, weights and bias.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gradients {
     pub features: Vec<f64>,
@@ -61,7 +61,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// On the CPU, with gradients.
+    /// On the CPU, with autodiff.
     pub fn new(way: Way, batch: &Batch) -> Self {
         Self::on(&Device::flex().autodiff(), way, batch)
     }

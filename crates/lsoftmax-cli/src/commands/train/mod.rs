@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lsoftmax_lab::recipe::{Expected, OnDivergence, Recipe};
-use lsoftmax_lab::train::{self, Ended, Event, Options, RunSummary};
+use lsoftmax_lab::run::RECIPE;
+use lsoftmax_lab::train::{self, Event, Options, RunOutcome, RunSummary};
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
@@ -84,8 +85,10 @@ impl TrainCommand {
         };
         progress.finish();
         match ended? {
-            Ended::Interrupted { step } => Err(interrupted(step, &out, &self.data_dir)),
-            Ended::Done(summary) => self.output.render(&*summary, |summary| text(summary, &out)),
+            RunOutcome::Interrupted { step } => Err(interrupted(step, &out, &self.data_dir)),
+            RunOutcome::Done(summary) => {
+                self.output.render(&*summary, |summary| text(summary, &out))
+            }
         }
     }
 }
@@ -139,6 +142,6 @@ fn text(summary: &RunSummary, out: &Path) -> String {
 
 /// The paper's result for the recipe and the margin of a finished run, if there is one.
 fn expected(run: &Path) -> Option<Expected> {
-    let recipe = Recipe::from_file(&run.join("recipe.toml")).ok()?;
+    let recipe = Recipe::from_file(&run.join(RECIPE)).ok()?;
     recipe.expected(recipe.margin)
 }

@@ -92,7 +92,7 @@ impl RecipeArguments {
             )));
         }
         if let Some(steps) = steps {
-            recipe = if keep_schedules { recipe.cut_to(steps) } else { recipe.scaled(steps) };
+            recipe = if keep_schedules { recipe.truncated_to(steps) } else { recipe.scaled(steps) };
         }
         if let Some(data) = data.filter(|data| *data != recipe.data) {
             recipe = recipe.with_data(data);
