@@ -30,13 +30,14 @@ fn help_and_version_are_complete() {
 
 #[test]
 fn a_usage_error_names_the_help_of_its_own_command() {
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 15] = [
         &["loss"],
         &["train"],
         &["eval"],
         &["predict"],
         &["embed"],
         &["export"],
+        &["plot"],
         &["completions"],
         &["bench"],
         &["bench", "head"],
@@ -63,7 +64,7 @@ fn the_help_lists_the_commands() {
         let lines = lines.take_while(|line| !line.is_empty());
         lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
     };
-    let all = ["loss", "train", "eval", "predict", "embed", "export"];
+    let all = ["loss", "train", "eval", "predict", "embed", "export", "plot"];
     assert_eq!(listed(&[]), [&all[..], &["completions", "bench", "data", "help"]].concat());
     assert_eq!(listed(&["bench"]), ["head", "train", "help"]);
     assert_eq!(listed(&["data"]), ["list", "fetch", "check", "help"]);

@@ -89,5 +89,5 @@ fn the_curves_of_runs_are_on_one_page() {
     let output = lsoftmax(&["plot", &text_of(place.path()), "--out", &page]);
     let (code, sentence) = ended(&output);
     assert_eq!(code, Some(2));
-    assert_says(&sentence, &["holds no run", "metrics.jsonl"]);
+    assert_says(&sentence, &["does not contain a run", "metrics.jsonl"]);
 }
