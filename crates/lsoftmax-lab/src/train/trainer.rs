@@ -120,7 +120,7 @@ impl<'a> Trainer<'a> {
     fn train(&mut self, observe: &mut Observer<'_>) -> Result<bool, TrainError> {
         let steps = self.recipe.steps;
         let accumulate = self.recipe.accumulate;
-        let batches = self.step * accumulate..steps * accumulate;
+        let batches = self.step.saturating_mul(accumulate)..steps.saturating_mul(accumulate);
         let mut batches = self.data.loader.prefetch(batches, LOADER_THREADS);
         let started = (Instant::now(), self.seconds);
         self.journal.restart_clock();
