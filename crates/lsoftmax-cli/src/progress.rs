@@ -33,7 +33,7 @@ impl TrainingProgress {
     /// Shows an event of a run; `prefix` tells runs apart.
     pub fn show(&mut self, prefix: &str, event: Event<'_>) {
         match event {
-            Event::Started { step, steps, notes, .. } => {
+            Event::Started { step, steps, notes } => {
                 notes.iter().for_each(|note| self.line(note));
                 if step > 0 {
                     self.line(&format!("{prefix}resuming after step {step} of {steps}"));

@@ -64,8 +64,7 @@ pub fn evaluate(
         let logits = &outcome.logits;
         let label = outcome.label as usize;
         wrong += usize::from(argmax(logits) != label);
-        let largest = logits.iter().fold(f64::MIN, |most, logit| most.max(f64::from(*logit)));
-        let sum: f64 = logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum();
+        let (largest, sum) = scaled_sum_exp(logits);
         loss += largest + sum.ln() - f64::from(logits[label]);
         let length = norm(&outcome.features);
         angle += degrees(f64::from(logits[label]), length * norms[label]);
@@ -128,6 +127,12 @@ pub fn norm(vector: &[f32]) -> f64 {
 pub fn degrees(product: f64, lengths: f64) -> f64 {
     let cosine = if lengths > 0.0 { (product / lengths).clamp(-1.0, 1.0) } else { 0.0 };
     cosine.acos().to_degrees()
+}
+
+/// The largest logit, and the sum of e^(logit − largest): a softmax probability without overflow.
+pub(crate) fn scaled_sum_exp(logits: &[f32]) -> (f64, f64) {
+    let largest = logits.iter().fold(f64::MIN, |most, logit| most.max(f64::from(*logit)));
+    (largest, logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum())
 }
 
 /// The class with the largest logit, the first of several.

@@ -14,7 +14,8 @@ use lsoftmax_data::{
 use serde::Serialize;
 
 use crate::evaluate::{
-    EvaluateError, Evaluation, argmax, degrees, evaluate, for_each_image, norm, weight_norms,
+    EvaluateError, Evaluation, argmax, degrees, evaluate, for_each_image, norm, scaled_sum_exp,
+    weight_norms,
 };
 use crate::model_file::{self, TrainedModel};
 use crate::run::RunError;
@@ -144,8 +145,7 @@ pub fn predict(
     for_each_image(&model, &images, &description.mean, |outcome| {
         let logits = &outcome.logits;
         let class = argmax(logits);
-        let largest = f64::from(logits[class]);
-        let sum: f64 = logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum();
+        let (largest, sum) = scaled_sum_exp(logits);
         let lengths = norm(&outcome.features) * norms[class];
         let file = files.next().expect("one output per file");
         predictions.push(Prediction {

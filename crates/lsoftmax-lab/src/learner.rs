@@ -18,7 +18,7 @@ pub struct Learner {
     clip_norm: Option<f64>,
 }
 
-/// Why a step failed. The model is left unchanged.
+/// Why a step failed. Parameters are unchanged, but batch norm has already counted the batches.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// A feature, a weight or the loss is not finite.

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
-use lsoftmax::{Execution, Margin, Precision};
+use lsoftmax::{Margin, Precision};
 use lsoftmax_kernels::Engine;
 use lsoftmax_nn::NetworkConfig;
 use serde::Serialize;
 
 use super::{BenchError, Heap, can_allocate, median};
 use crate::batch::LabelledImages;
+use crate::compute::Compute;
 use crate::learner::{Learner, StepSettings};
 use crate::model::Classifier;
 use crate::objective::Objective;
@@ -123,11 +124,12 @@ impl TrainBench {
     fn measure(&self, heap: &impl Heap) -> Result<TrainTiming, BenchError> {
         let engine = Engine::new(self.precision)?;
         let peak_gflops = lsoftmax_kernels::peak_gflops(engine);
-        let device = Device::flex().autodiff();
+        let compute = Compute::new(Device::flex(), self.precision, self.composed)?;
+        let device = compute.device.clone().autodiff();
         device.seed(SEED);
         heap.reset();
         let mut learner =
-            Learner::new(self.classifier(&device)?, &Sgd::default(), Objective::LSoftmax);
+            Learner::new(self.classifier(&compute)?, &Sgd::default(), Objective::LSoftmax);
         let batch = self.batch(&device);
         let settings = StepSettings { lambda: LAMBDA, rate: LEARNING_RATE };
         let mut step_seconds = Vec::with_capacity(self.steps);
@@ -165,16 +167,22 @@ impl TrainBench {
             batch: self.batch,
             margin: self.margin,
             precision: self.precision,
-            path: if self.composed { "burn" } else { engine.path().name() },
+            path: compute.path(),
             threads: rayon::current_num_threads(),
             steps: self.steps,
         })
     }
 
-    fn classifier(&self, device: &Device) -> Result<Classifier, BenchError> {
-        let Self { network, classes, margin, precision, composed, .. } = self;
-        let execution = if *composed { Execution::Composed } else { Execution::new(*precision) };
-        Ok(Classifier::new(network, *classes, *margin, execution, device)?)
+    fn classifier(&self, compute: &Compute) -> Result<Classifier, BenchError> {
+        let Self { network, classes, margin, .. } = self;
+        let execution = compute.execution.clone();
+        Ok(Classifier::new(
+            network,
+            *classes,
+            *margin,
+            execution,
+            &compute.device.clone().autodiff(),
+        )?)
     }
 
     /// Random images, and labels spread over all classes.

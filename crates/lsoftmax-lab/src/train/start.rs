@@ -66,8 +66,6 @@ pub enum Event<'a> {
         step: u64,
         /// The total number of steps.
         steps: u64,
-        /// The recipe.
-        recipe: &'a Recipe,
         /// Warnings for the user.
         notes: &'a [String],
     },

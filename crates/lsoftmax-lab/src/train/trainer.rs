@@ -105,7 +105,7 @@ impl<'a> Trainer<'a> {
     ) -> Result<RunOutcome, TrainError> {
         let (step, steps) = (self.step, self.recipe.steps);
         self.journal.open_tensorboard(&self.run, step, self.options.tensorboard)?;
-        observe(Event::Started { step, steps, recipe: &self.recipe, notes: &notes });
+        observe(Event::Started { step, steps, notes: &notes });
         loop {
             match self.train(observe) {
                 Ok(true) => return self.finish(),
