@@ -25,6 +25,13 @@ impl DataDirArgument {
 }
 
 #[derive(Clone, Debug, Args)]
+pub struct RecordsArgument {
+    /// The directory of records
+    #[arg(long, value_name = "DIR", default_value = "records")]
+    pub records: PathBuf,
+}
+
+#[derive(Clone, Debug, Args)]
 pub struct DeviceArgument {
     /// The device: cpu, or wgpu or cuda if the program was built with that feature
     #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = device)]

@@ -9,6 +9,9 @@ use lsoftmax_lab::inference::InferenceError;
 use lsoftmax_lab::loss::LossError;
 use lsoftmax_lab::plot::PlotError;
 use lsoftmax_lab::recipe::{ForDataError, RecipeError};
+use lsoftmax_lab::records::RecordError;
+use lsoftmax_lab::report::ReportError;
+use lsoftmax_lab::reproduce::ReproduceError;
 use lsoftmax_lab::threads::ThreadsError;
 use lsoftmax_lab::train::TrainError;
 use lsoftmax_nn::NetworkError;
@@ -86,6 +89,9 @@ from_errors! {
     NetworkError: |_| true,
     PlotError: PlotError::is_bad_input,
     RecipeError: |_| true,
+    RecordError: RecordError::is_bad_input,
+    ReportError: ReportError::is_bad_input,
+    ReproduceError: ReproduceError::is_bad_input,
     ThreadsError: |_| true,
     TrainError: TrainError::is_bad_input,
     InferenceError: InferenceError::is_bad_input,

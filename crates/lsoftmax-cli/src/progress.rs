@@ -21,9 +21,14 @@ impl TrainingProgress {
     pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {eta} left\n{msg}");
+        let style = ProgressStyle::with_template("{prefix}{wide_bar} {pos}/{len} {eta} left\n{msg}");
         let bar = bar.with_style(style.expect("the template is valid"));
         Self { bar, terminal, validation_error: None }
+    }
+
+    /// Shows where a queue of runs is, above the progress of the run.
+    pub fn queue(&self, text: &str) {
+        if self.terminal { self.bar.set_prefix(format!("{text}\n")) } else { tell(text) }
     }
 
     pub fn finish(&self) {
@@ -82,7 +87,8 @@ impl TrainingProgress {
         }
     }
 
-    fn line(&self, text: &str) {
+    /// A line that stays.
+    pub fn line(&self, text: &str) {
         if self.terminal { self.bar.println(text) } else { tell(text) }
     }
 }

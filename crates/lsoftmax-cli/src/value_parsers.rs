@@ -32,6 +32,43 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A fraction from 0 to 1, such as `1/6` or `0.5`.
+pub fn scale(text: &str) -> Result<f64, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let scale = match text.split_once('/') {
+        Some((above, below)) => number(above).zip(number(below)).map(|(a, b)| a / b),
+        None => number(text),
+    };
+    let is_valid = |scale: &f64| *scale > 0.0 && *scale <= 1.0;
+    scale.filter(is_valid).ok_or("must be a fraction above 0 and at most 1, such as 1/6".into())
+}
+
+/// A time such as `8h`, `90m`, `45s` or `1h30m`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    const YEAR: u64 = 366 * 24 * 60 * 60;
+    let problem = || "must be a time above 0, such as 8h, 90m or 1h30m".to_owned();
+    let (mut seconds, mut digits) = (0u64, String::new());
+    for character in text.trim().chars() {
+        if character.is_ascii_digit() {
+            digits.push(character);
+            continue;
+        }
+        let unit = match character {
+            'd' => 24 * 60 * 60,
+            'h' => 60 * 60,
+            'm' => 60,
+            's' => 1,
+            _ => return Err(problem()),
+        };
+        let count: u64 = std::mem::take(&mut digits).parse().map_err(|_| problem())?;
+        seconds = count.checked_mul(unit).and_then(|part| seconds.checked_add(part)).ok_or_else(problem)?;
+    }
+    if !digits.is_empty() || !(1..=YEAR).contains(&seconds) {
+        return Err(problem());
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
 pub fn precision() -> impl TypedValueParser<Value = Precision> {
     one_of([("f32", Precision::F32), ("bf16", Precision::Bf16)])
 }

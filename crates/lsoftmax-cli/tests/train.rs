@@ -127,8 +127,8 @@ fn temporary_files_of_a_killed_run_are_removed() {
 }
 
 #[test]
-fn a_run_stopped_by_ctrl_c_or_sigterm_can_be_resumed() {
-    for signal in ["-INT", "-TERM"] {
+fn a_run_stopped_by_a_signal_can_be_resumed() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
         let (directory, run) = temporary_run();
         let mut child = train(&[&recipe(directory.path(), TINY), "--out", &text_of(&run)])
             .spawn()
@@ -144,6 +144,33 @@ fn a_run_stopped_by_ctrl_c_or_sigterm_can_be_resumed() {
         let command = format!("`lsoftmax train --resume {}`", run.display());
         assert_says(&sentence, &["stopped after step", &command]);
         done(resume(&run));
+        assert_as_undisturbed(&run);
+    }
+}
+
+/// As with `nohup`, and as a shell starts background jobs.
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    for signal in ["HUP", "INT"] {
+        let (directory, run) = temporary_run();
+        let script = format!("trap '' {signal}; exec \"$0\" \"$@\"");
+        let recipe = recipe(directory.path(), TINY);
+        let mut child = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_lsoftmax"), "train", &recipe])
+            .args(["--out", &text_of(&run)])
+            .env_remove("LSOFTMAX_KERNEL")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the shell starts");
+        let mut listener = Listener::new(&mut child);
+        listener.wait_for("step 7: ");
+        let id = child.id().to_string();
+        let signal = format!("-{signal}");
+        assert!(Command::new("kill").args([&signal, &id]).status().expect("kill").success());
+        listener.rest();
+        assert!(child.wait().expect("an end").success(), "{signal} ended the run");
         assert_as_undisturbed(&run);
     }
 }

@@ -7,6 +7,7 @@
 //! | [`train`], [`run`] | training by a recipe, and the directory from which it can be resumed |
 //! | [`evaluate`], [`model_file`], [`inference`] | accuracy of a model, its files, and its use |
 //! | [`loss`] | the loss and its gradients for arrays in files |
+//! | [`records`], [`reproduce`], [`report`] | finished runs without weights; the runs behind the paper's tables and figures; both from records |
 //! | [`figures`], [`plot`], [`demo`] | plots, tables and HTML pages; curves of runs; Figure 2 of the paper |
 //! | [`mod@bench`] | speed and memory of the head and of training |
 //! | [`threads`] | the thread pool |
@@ -28,6 +29,9 @@ pub mod objective;
 pub mod optimiser;
 pub mod plot;
 pub mod recipe;
+pub mod records;
+pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod threads;
 pub mod train;

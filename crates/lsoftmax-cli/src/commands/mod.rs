@@ -10,6 +10,9 @@ mod export;
 mod loss;
 mod plot;
 mod predict;
+mod record;
+mod report;
+mod reproduce;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   lsoftmax                                              train m = 1 to 4 on MNIST and plot the features
   lsoftmax train mnist --quick
+  lsoftmax reproduce table2 --dry-run
   lsoftmax loss --features x.npy --weights w.npy --labels y.npy
   lsoftmax bench head --classes 100000
   lsoftmax bench train --network cifar10
@@ -46,6 +50,9 @@ pub enum Command {
     Embed(embed::EmbedCommand),
     Export(export::ExportCommand),
     Plot(plot::PlotCommand),
+    Reproduce(reproduce::ReproduceCommand),
+    Record(record::RecordCommand),
+    Report(report::ReportCommand),
     Completions(completions::CompletionsCommand),
     Bench(bench::BenchCommand),
     Data(data::DataCommand),
@@ -78,6 +85,9 @@ impl Command {
             Self::Embed(command) => command.run(),
             Self::Export(command) => command.run(),
             Self::Plot(command) => command.run(),
+            Self::Reproduce(command) => command.run(),
+            Self::Record(command) => command.run(),
+            Self::Report(command) => command.run(),
             Self::Completions(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Data(command) => command.run(),

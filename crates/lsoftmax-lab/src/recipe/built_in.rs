@@ -35,6 +35,12 @@ const BUILT_IN: [BuiltIn; 16] = [
     row!("cifar100-filters-96-96-192-384"),
 ];
 
+/// Small runs for the study of λ, from `recipes/study/NAME.toml`.
+const STUDIES: [(&str, &str); 2] = [
+    ("cifar10-small", include_str!("../../recipes/study/cifar10-small.toml")),
+    ("mnist-small", include_str!("../../recipes/study/mnist-small.toml")),
+];
+
 impl Recipe {
     /// The names of the built-in recipes, for [`Recipe::built_in`] and [`Recipe::quick`].
     pub const NAMES: [&str; BUILT_IN.len()] = {
@@ -63,6 +69,23 @@ impl Recipe {
     pub fn quick(name: &str) -> Result<Self, RecipeError> {
         let (name, _, text) = row(name)?;
         Self::from_toml(text, &format!("quick/{name}.toml"))
+    }
+
+    /// A small run for the study of λ, from `recipes/study/NAME.toml`: `cifar10-small` or `mnist-small`.
+    ///
+    /// # Errors
+    /// When no recipe has this name; the error suggests the nearest name.
+    pub fn study(name: &str) -> Result<Self, RecipeError> {
+        let Some((name, text)) = STUDIES.iter().find(|study| study.0 == name) else {
+            let names = || STUDIES.iter().map(|study| study.0);
+            let known = names().collect::<Vec<_>>().join(", ");
+            return Err(RecipeError::Unknown {
+                name: name.to_owned(),
+                nearest: nearest(name, names()),
+                known,
+            });
+        };
+        Self::from_toml(text, &format!("study/{name}.toml"))
     }
 }
 

@@ -23,6 +23,7 @@ mod error;
 mod folder;
 mod keys;
 mod read;
+mod same_experiment;
 mod scaled;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,105 @@
+//! Which recipes describe the same experiment.
+
+use std::collections::BTreeMap;
+
+use super::{Lambda, LearningRate, OnDivergence, Recipe};
+
+/// The number of steps at which two λ schedules are compared.
+const COMPARED: u64 = 64;
+
+impl Recipe {
+    /// Whether both describe the same experiment: the same but for the seed, the name and what is merely
+    /// observed. λ is compared by its values, and not at all without a margin.
+    pub fn is_same_experiment(&self, other: &Self) -> bool {
+        self.essence() == other.essence()
+            && (!self.has_margin() || same_lambda(&self.lambda, &other.lambda, self.steps))
+    }
+
+    /// This recipe with everything set to a fixed value that does not change a run's result.
+    fn essence(&self) -> Self {
+        let mut essence = Self {
+            name: String::new(),
+            source: String::new(),
+            expected: BTreeMap::new(),
+            lambda: Lambda::Auto,
+            seed: 0,
+            log_every: 1,
+            checkpoint_every: 1,
+            test_curve: false,
+            on_divergence: OnDivergence::Stop,
+            ..self.clone()
+        };
+        if !self.loss.uses_margin() {
+            essence.margin = lsoftmax::Margin::new(1.0).expect("1 is a margin");
+        }
+        // A plateau is found by evaluations; other schedules do not depend on them.
+        if let LearningRate::Steps { .. } = self.learning_rate {
+            essence.evaluate_every = 1;
+        }
+        essence
+    }
+}
+
+/// Whether λ is the same at every step, but for rounding.
+fn same_lambda(one: &Lambda, other: &Lambda, steps: u64) -> bool {
+    let (one, other) = match (one, other) {
+        (Lambda::Auto, Lambda::Auto) => return true,
+        (Lambda::Schedule(one), Lambda::Schedule(other)) => (one, other),
+        _ => return false,
+    };
+    (0..=COMPARED).all(|part| {
+        let step = (u128::from(steps) * u128::from(part) / u128::from(COMPARED)) as u64;
+        let (one, other) = (one.at(step), other.at(step));
+        (one - other).abs() <= 1e-9 * one.max(other)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mnist() -> Recipe {
+        Recipe::built_in("mnist").expect("a built-in recipe")
+    }
+
+    #[test]
+    fn seed_name_and_intervals_do_not_matter() {
+        let mut other = mnist();
+        (other.seed, other.log_every, other.checkpoint_every) = (7, 3, 11);
+        (other.evaluate_every, other.test_curve) = (17, true);
+        other.name = "another".into();
+        other.expected.clear();
+        assert!(mnist().is_same_experiment(&other));
+    }
+
+    #[test]
+    fn everything_that_changes_the_result_matters() {
+        let changes: [fn(&mut Recipe); 6] = [
+            |recipe| recipe.steps += 1,
+            |recipe| recipe.batch = 128,
+            |recipe| recipe.validation = 4000,
+            |recipe| recipe.margin = lsoftmax::Margin::new(3.0).expect("a margin"),
+            |recipe| recipe.lambda = Lambda::Auto,
+            |recipe| recipe.precision = lsoftmax::Precision::F32,
+        ];
+        for (index, change) in changes.into_iter().enumerate() {
+            let mut other = mnist();
+            change(&mut other);
+            assert!(!mnist().is_same_experiment(&other), "change {index}");
+        }
+    }
+
+    #[test]
+    fn lambda_matters_only_with_a_margin() {
+        let softmax = Recipe { margin: lsoftmax::Margin::new(1.0).expect("a margin"), ..mnist() };
+        let other = Recipe { lambda: Lambda::Auto, ..softmax.clone() };
+        assert!(softmax.is_same_experiment(&other));
+    }
+
+    #[test]
+    fn a_schedule_that_was_stretched_and_written_is_the_same() {
+        let short = mnist().scaled(1234);
+        let read = Recipe::from_toml(&short.to_toml(), "a record").expect("a valid recipe");
+        assert!(short.is_same_experiment(&read));
+    }
+}

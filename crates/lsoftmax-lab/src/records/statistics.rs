@@ -1,0 +1,129 @@
+//! Means over seeds, and tests of a difference between two kinds of runs.
+
+use puruspe::betai;
+use serde::Serialize;
+
+/// The mean and the sample standard deviation of some numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// How many numbers.
+    pub count: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation (n − 1), if there are at least two.
+    pub deviation: Option<f64>,
+}
+
+impl Sample {
+    /// Of at least one number; `None` of none.
+    pub fn of(numbers: &[f64]) -> Option<Self> {
+        let count = numbers.len();
+        if count == 0 {
+            return None;
+        }
+        let mean = numbers.iter().sum::<f64>() / count as f64;
+        let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
+        let deviation = (count > 1).then(|| (squares / (count - 1) as f64).sqrt());
+        Some(Self { count, mean, deviation })
+    }
+}
+
+/// The two-sided p-value of Student's t-test that paired differences have a mean of 0.
+///
+/// `None` with fewer than two differences, or if all are equal: then there is no estimate of their
+/// spread.
+///
+/// ```
+/// use lsoftmax_lab::records::paired_t_test;
+/// // Three seeds: the margin was better by 1.2, 1.5 and 0.9 points.
+/// let p = paired_t_test(&[1.2, 1.5, 0.9]).expect("three differences");
+/// assert!((p - 0.0204).abs() < 1e-4);
+/// ```
+pub fn paired_t_test(differences: &[f64]) -> Option<f64> {
+    let Sample { count, mean, deviation } = Sample::of(differences)?;
+    let deviation = deviation.filter(|deviation| *deviation > 0.0)?;
+    let freedom = (count - 1) as f64;
+    let t = mean / (deviation / (count as f64).sqrt());
+    Some(betai(freedom / 2.0, 0.5, freedom / (freedom + t * t)))
+}
+
+/// The two-sided p-value of McNemar's exact test that two models are equally good, from the images that
+/// each got wrong, both in increasing order.
+///
+/// Only images on which the models differ count: under the hypothesis each is as likely to be the
+/// mistake of one as of the other.
+///
+/// ```
+/// use lsoftmax_lab::records::mcnemar_test;
+/// assert_eq!(mcnemar_test(&[1, 2, 3], &[3, 4, 9]), 1.0);
+/// // Eight mistakes that the other model does not make, and none the other way round: 2 · 0.5⁸.
+/// assert!((mcnemar_test(&[1, 2, 3, 4, 5, 6, 7, 8], &[]) - 2.0 / 256.0).abs() < 1e-12);
+/// ```
+pub fn mcnemar_test(wrong: &[u32], other: &[u32]) -> f64 {
+    let only = |these: &[u32], those: &[u32]| {
+        these.iter().filter(|image| those.binary_search(image).is_err()).count()
+    };
+    let (first, second) = (only(wrong, other), only(other, wrong));
+    let (fewer, total) = (first.min(second), first + second);
+    if 2 * fewer >= total {
+        return 1.0;
+    }
+    // P(X ≤ k) of a binomial distribution with probability 1/2 is I_½(n − k, k + 1).
+    let tail = betai((total - fewer) as f64, fewer as f64 + 1.0, 0.5);
+    (2.0 * tail).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_deviation_of_known_numbers() {
+        let sample = Sample::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        assert_eq!((sample.count, sample.mean), (8, 5.0));
+        assert!((sample.deviation.unwrap() - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+        assert_eq!(Sample::of(&[3.0]).unwrap().deviation, None);
+        assert_eq!(Sample::of(&[]), None);
+    }
+
+    /// From tables of Student's distribution: the two-sided 5 % points.
+    #[test]
+    fn the_t_test_has_the_tabulated_critical_values() {
+        for (freedom, critical) in [(1, 12.7062), (2, 4.30265), (4, 2.77645), (9, 2.26216)] {
+            // Differences with a mean of t/√n and a deviation of 1.
+            let count = freedom + 1;
+            let mut differences: Vec<f64> =
+                (0..count).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect();
+            if count % 2 == 1 {
+                differences[count - 1] = 0.0;
+            }
+            let spread = Sample::of(&differences).unwrap().deviation.unwrap();
+            let shift = critical / (count as f64).sqrt();
+            let differences: Vec<f64> = differences.iter().map(|d| d / spread + shift).collect();
+            let p = paired_t_test(&differences).unwrap();
+            assert!((p - 0.05).abs() < 1e-5, "{freedom}: {p}");
+        }
+        assert_eq!(paired_t_test(&[1.0]), None);
+        assert_eq!(paired_t_test(&[1.0, 1.0]), None);
+    }
+
+    /// The sum of the binomial distribution, term by term.
+    #[test]
+    fn mcnemar_agrees_with_the_binomial_sum() {
+        for (first, second) in [(0, 1), (3, 10), (10, 3), (5, 5), (40, 70), (0, 0)] {
+            let wrong: Vec<u32> = (0..first).collect();
+            let other: Vec<u32> = (1000..1000 + second).collect();
+            let (total, fewer) = (first + second, first.min(second));
+            let mut term = 0.5f64.powi(total as i32);
+            let mut tail = 0.0;
+            for k in 0..=fewer {
+                tail += term;
+                term *= f64::from(total - k) / f64::from(k + 1);
+            }
+            let expected = (2.0 * tail).min(1.0);
+            let found = mcnemar_test(&wrong, &other);
+            assert!((found - expected).abs() < 1e-9, "{first}, {second}: {found}, not {expected}");
+            assert_eq!(found, mcnemar_test(&other, &wrong));
+        }
+    }
+}

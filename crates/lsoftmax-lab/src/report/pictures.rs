@@ -1,0 +1,176 @@
+//! The paper's figures, from records.
+
+use lsoftmax::Margin;
+use lsoftmax_data::DataSource;
+
+use super::ReportError;
+use super::tables::{by_row, grouped};
+use crate::figures::{
+    BoundaryPanel, Chart, Embedding, FigureError, HeatMap, Panel, Picture, Scale, Series, chart_row,
+    decision_boundaries, heat_maps, psi, scatter,
+};
+use crate::records::{Record, Records};
+use crate::reproduce::{Experiment, Row};
+use crate::run::Metric;
+use crate::test_details::Plane;
+use crate::two_classes::TwoClasses;
+
+/// A figure of the report.
+pub(super) struct NamedPicture {
+    /// The name of its files.
+    pub name: String,
+    /// The experiment that it belongs to.
+    pub experiment: &'static str,
+    /// The text below it.
+    pub caption: String,
+    pub picture: Picture,
+}
+
+/// Name, caption and picture.
+type Drawn = (String, String, Picture);
+
+/// All figures for which there are records.
+pub(super) fn all(records: &Records) -> Result<Vec<NamedPicture>, ReportError> {
+    let mut pictures = Vec::new();
+    for experiment in &Experiment::ALL {
+        let drawn = match experiment.name {
+            "fig2" => features(experiment, records)?,
+            "fig3" => vec![shape_of_psi()?],
+            "fig4" => vec![two_classes()?],
+            "fig5" => similarity(experiment, records)?,
+            "fig6" | "fig7" => curves(experiment, records)?,
+            _ => Vec::new(),
+        };
+        let named = |(name, caption, picture)| NamedPicture {
+            name,
+            experiment: experiment.name,
+            caption,
+            picture,
+        };
+        pictures.extend(drawn.into_iter().map(named));
+    }
+    Ok(pictures)
+}
+
+/// The best evidence for each row that has any: the longest run with the lowest seed.
+fn representatives<'a>(rows: &'a [Row], records: &'a Records) -> Vec<(&'a Row, &'a Record)> {
+    let found = by_row(rows, records);
+    let longest = |row: &Row| {
+        let of_row = found.iter().filter(|entry| std::ptr::eq(entry.row, row));
+        let done =
+            of_row.flat_map(|entry| &entry.records).filter(|record| record.summary().is_some());
+        done.max_by_key(|record| (record.recipe.steps, u64::MAX - record.recipe.seed)).copied()
+    };
+    rows.iter().filter_map(|row| longest(row).map(|record| (row, record))).collect()
+}
+
+/// Figure 2: features in the plane.
+fn features(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, FigureError> {
+    let rows = experiment.rows();
+    let planes: Vec<(String, Vec<f32>, Vec<f32>, &Plane)> = representatives(&rows, records)
+        .into_iter()
+        .filter_map(|(row, record)| {
+            let plane = record.test()?.plane.as_ref()?;
+            let accuracy = 100.0 - record.test_error()?;
+            let title = format!("m = {}, {accuracy:.2} % test accuracy", row.recipe.margin);
+            Some((title, plane.features.concat(), plane.weights.concat(), plane))
+        })
+        .collect();
+    if planes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut panels = Vec::new();
+    for (title, features, weights, plane) in &planes {
+        let embedding = Embedding::new(features, &plane.labels, weights, 2)?;
+        panels.push(Panel { title: title.clone(), embedding });
+    }
+    let digits: Vec<String> = (0..10).map(|digit| digit.to_string()).collect();
+    let caption = "Features of MNIST's test images, at most 200 of each digit. Lines are the weights of the classes.";
+    Ok(vec![("fig2".into(), caption.into(), scatter(&panels, &digits)?)])
+}
+
+/// Figure 3.
+fn shape_of_psi() -> Result<Drawn, FigureError> {
+    let margins = [1.0, 2.0, 3.0, 4.0].map(|m| Margin::new(m).expect("a margin of at least 1"));
+    let caption = "ψ(θ), which takes the place of cos θ for the label's class. The larger m, the smaller the angle that gives the same value.";
+    Ok(("fig3".into(), caption.into(), psi(&margins)?))
+}
+
+/// Figure 4: two classes, optimised here and now.
+fn two_classes() -> Result<Drawn, ReportError> {
+    const RATIO: f64 = 1.7;
+    let mut panels = Vec::new();
+    for (m, loss) in [(1.0, "softmax"), (2.0, "L-Softmax (m = 2)")] {
+        for (ratio, relation) in [(1.0, "="), (RATIO, ">"), (1.0 / RATIO, "<")] {
+            let margin = Margin::new(m).expect("a margin of at least 1");
+            let title = format!("{loss}, |W₁| {relation} |W₂|");
+            panels.push(BoundaryPanel { title, classes: TwoClasses::train(margin, ratio)? });
+        }
+    }
+    let caption = "Two classes, trained by gradient descent with the ratio of |W₁| to |W₂| fixed at 1, 1.7 and 1/1.7. Softmax has one decision boundary, L-Softmax one for each class, and between them the angular margin.";
+    Ok(("fig4".into(), caption.into(), decision_boundaries(&panels)?))
+}
+
+/// Figure 5: the mean cosine between features of two classes.
+fn similarity(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, FigureError> {
+    let rows = experiment.rows();
+    let mut drawn = Vec::new();
+    for group in rows.chunk_by(|a, b| a.group == b.group) {
+        let DataSource::Set(set) = &group[0].recipe.data else { continue };
+        let panels: Vec<HeatMap> = representatives(group, records)
+            .iter()
+            .filter_map(|(row, record)| {
+                let title = format!("{}, {} steps", row.label, grouped(record.recipe.steps));
+                Some(HeatMap { title, values: record.test()?.cosines.concat() })
+            })
+            .collect();
+        if panels.is_empty() {
+            continue;
+        }
+        let caption = format!(
+            "{}: the mean cosine between the features of two test images, by their classes. The diagonal shows how compact a class is, the rest how well two are separated.",
+            group[0].group
+        );
+        let classes: Vec<String> = set.class_names.iter().map(|name| (*name).into()).collect();
+        let name = format!("fig5-{}", group[0].recipe.name);
+        drawn.push((name, caption, heat_maps(&panels, &classes)?));
+    }
+    Ok(drawn)
+}
+
+/// Figures 6 and 7: errors by iteration, of the training images and of the test images.
+fn curves(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, FigureError> {
+    let rows = experiment.rows();
+    let found = representatives(&rows, records);
+    let training = |metric: &Metric| match metric {
+        Metric::Training { step, means, .. } => Some((*step, 100.0 * (1.0 - means.accuracy))),
+        _ => None,
+    };
+    let test = |metric: &Metric| match metric {
+        Metric::Test { step, error, .. } => Some((*step, *error)),
+        _ => None,
+    };
+    let chart = |title: &str, point: &dyn Fn(&Metric) -> Option<(u64, f64)>| Chart {
+        title: title.into(),
+        x_title: "iteration".into(),
+        y_title: "error, %".into(),
+        scale: Scale::Linear,
+        series: found
+            .iter()
+            .map(|(row, record)| {
+                Series::by_step(row.label.clone(), record.log.iter().filter_map(point))
+            })
+            .filter(|series| !series.points.is_empty())
+            .collect(),
+        ..Chart::default()
+    };
+    let charts: Vec<Chart> = [chart("Training error", &training), chart("Test error", &test)]
+        .into_iter()
+        .filter(|chart| !chart.series.is_empty())
+        .collect();
+    if charts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let caption = "One seed each. Nothing was selected by the test curve.";
+    Ok(vec![(experiment.name.into(), caption.into(), chart_row(&charts)?)])
+}

@@ -1,0 +1,185 @@
+//! The paper's tables from records: means over seeds, beside the paper's numbers.
+
+use std::collections::BTreeSet;
+
+use super::result_table::{ResultRow, ResultTable, SEEDS};
+use crate::records::{Record, Records, Sample, mcnemar_test, paired_t_test};
+use crate::reproduce::{Experiment, Row};
+
+/// The records of a row at one length.
+pub(super) struct RowRecords<'a> {
+    pub row: &'a Row,
+    pub steps: u64,
+    pub records: Vec<&'a Record>,
+}
+
+/// The records of an experiment's rows: by group, then by length, in the order of the rows.
+pub(super) fn by_row<'a>(rows: &'a [Row], records: &'a Records) -> Vec<RowRecords<'a>> {
+    let mut found = Vec::new();
+    for group in rows.chunk_by(|a, b| a.group == b.group) {
+        let matching = |row: &Row| -> Vec<&Record> {
+            let matches = |record: &&Record| row.matches(&record.recipe);
+            let mut found: Vec<_> = records.all().iter().filter(matches).collect();
+            found.sort_by_key(|record| record.recipe.seed);
+            found
+        };
+        let of_rows: Vec<_> = group.iter().map(|row| (row, matching(row))).collect();
+        let lengths: BTreeSet<u64> =
+            of_rows.iter().flat_map(|(_, found)| found).map(|record| record.recipe.steps).collect();
+        for steps in lengths {
+            for (row, all) in &of_rows {
+                let records: Vec<&Record> =
+                    all.iter().copied().filter(|record| record.recipe.steps == steps).collect();
+                found.push(RowRecords { row, steps, records });
+            }
+        }
+    }
+    found
+}
+
+/// The table of an experiment, of the rows that have records.
+pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
+    let rows = experiment.rows();
+    let has_paper = rows.iter().any(|row| row.paper.is_some());
+    let mut head = vec!["", "steps", SEEDS];
+    head.extend(if has_paper {
+        ["test error, %", "the paper's, %", "less the paper's"]
+    } else {
+        ["held-out error, %", "test error, %", "training accuracy, %"]
+    });
+    head.extend(["less softmax's", "p"]);
+    let mut table = ResultTable {
+        title: experiment.title.into(),
+        head: head.into_iter().map(String::from).collect(),
+        ..ResultTable::default()
+    };
+    let several_groups = rows.iter().any(|row| row.group != rows[0].group);
+    let all = by_row(&rows, records);
+    let mut short = Vec::new();
+    for entry in all.iter().filter(|entry| !entry.records.is_empty()) {
+        let RowRecords { row, steps, records } = entry;
+        let label = match several_groups {
+            true => format!("{}, {}", row.group, row.label),
+            false => row.label.clone(),
+        };
+        let test = Sample::of(&errors(records, Record::test_error));
+        let seeds = records.iter().map(|record| record.recipe.seed.to_string());
+        let seeds = seeds.collect::<Vec<_>>().join(" ");
+        let mut cells = vec![label.clone(), grouped(*steps), seeds];
+        if has_paper {
+            let paper = row.paper.map_or("–".into(), |paper| format!("{:.2}", paper.test_error));
+            let difference = test.zip(row.paper).map(|(test, paper)| test.mean - paper.test_error);
+            cells.extend([error_text(test, records), paper, signed(difference)]);
+            if difference.zip(row.paper).is_some_and(|(by, paper)| by > paper.tolerance) {
+                short.push(format!("{label} at {} steps", grouped(*steps)));
+            }
+        } else {
+            let held_out = Sample::of(&errors(records, Record::validation_error));
+            let training = Sample::of(&errors(records, Record::training_accuracy));
+            cells.extend([held_out, test, training].map(|sample| error_text(sample, records)));
+        }
+        let softmax = all.iter().find(|other| {
+            (other.row.group, other.steps) == (row.group, *steps) && other.row.is_softmax()
+        });
+        let compared = softmax.filter(|_| !row.is_softmax()).and_then(|softmax| {
+            // Schedules are compared on held-out images, results of the paper on test images.
+            let measure = if has_paper { Record::test_error } else { Record::validation_error };
+            Comparison::of(records, &softmax.records, measure)
+        });
+        cells.push(signed(compared.as_ref().map(|compared| compared.difference)));
+        cells.push(compared.map_or("–".into(), |compared| compared.p_text()));
+        let runs = records.iter().map(|record| (record.recipe.seed, record.id.clone())).collect();
+        table.rows.push(ResultRow { cells, runs });
+    }
+    if table.rows.is_empty() {
+        table.notes.push("There are no records yet.".into());
+        return table;
+    }
+    table.notes.push(
+        "Mean ± standard deviation over seeds; every seed is a run. p: paired t-test over seeds (t); with one seed McNemar's test on the test images (M)."
+            .into(),
+    );
+    if !short.is_empty() {
+        table.notes.push(format!("The paper's error is not reached by {}.", short.join("; ")));
+    }
+    table
+}
+
+/// A measure of the runs that did not diverge.
+fn errors(records: &[&Record], measure: fn(&Record) -> Option<f64>) -> Vec<f64> {
+    let done = records.iter().filter(|record| record.summary().is_some());
+    done.filter_map(|record| measure(record)).collect()
+}
+
+/// How runs differ from those with softmax.
+struct Comparison {
+    /// The mean difference over common seeds.
+    difference: f64,
+    /// The p-value, and the letter of its test.
+    p: Option<(f64, char)>,
+}
+
+impl Comparison {
+    fn of(
+        records: &[&Record],
+        softmax: &[&Record],
+        measure: fn(&Record) -> Option<f64>,
+    ) -> Option<Self> {
+        let pairs: Vec<(&Record, &Record)> = records
+            .iter()
+            .filter_map(|record| {
+                let same = |other: &&&Record| other.recipe.seed == record.recipe.seed;
+                softmax.iter().find(same).map(|other| (*record, *other))
+            })
+            .collect();
+        let differences: Vec<f64> =
+            pairs.iter().filter_map(|(a, b)| Some(measure(a)? - measure(b)?)).collect();
+        let difference = Sample::of(&differences)?.mean;
+        let p = match (&differences[..], &pairs[..]) {
+            ([_], [(a, b)]) => {
+                let wrong = a.test().zip(b.test());
+                wrong.map(|(a, b)| (mcnemar_test(&a.wrong, &b.wrong), 'M'))
+            }
+            _ => paired_t_test(&differences).map(|p| (p, 't')),
+        };
+        Some(Self { difference, p })
+    }
+
+    fn p_text(&self) -> String {
+        match self.p {
+            None => "–".into(),
+            Some((p, test)) if p < 0.001 => format!("< 0.001 ({test})"),
+            Some((p, test)) => format!("{p:.3} ({test})"),
+        }
+    }
+}
+
+fn error_text(sample: Option<Sample>, records: &[&Record]) -> String {
+    let diverged = records.iter().filter(|record| record.summary().is_none()).count();
+    let value = sample.map(|Sample { mean, deviation, .. }| match deviation {
+        Some(deviation) => format!("{mean:.2} ± {deviation:.2}"),
+        None => format!("{mean:.2}"),
+    });
+    match (value, diverged) {
+        (Some(value), 0) => value,
+        (Some(value), _) => format!("{value}, {diverged} of {} diverged", records.len()),
+        (None, 0) => "–".into(),
+        (None, _) => "diverged".into(),
+    }
+}
+
+/// A difference with its sign.
+fn signed(difference: Option<f64>) -> String {
+    match difference.map(|difference| format!("{difference:+.2}")) {
+        None => "–".into(),
+        Some(text) if ["+0.00", "-0.00"].contains(&text.as_str()) => "0.00".into(),
+        Some(text) => text.replace('-', "−"),
+    }
+}
+
+/// A count with commas.
+pub(super) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    String::from_utf8_lossy(&groups.join(&b',')).into_owned()
+}

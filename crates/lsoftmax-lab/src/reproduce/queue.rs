@@ -1,0 +1,161 @@
+//! Training the missing runs one after the other, and recording each as soon as it ends.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::{PlannedRun, Progress};
+use crate::bench::BenchError;
+use crate::recipe::Recipe;
+use crate::records::{Diverged, RecordError, Records};
+use crate::run::RECIPE;
+use crate::train::{Event, Options, RunOutcome, TrainError, resume, start};
+
+/// An event of the queue.
+#[derive(Debug)]
+pub enum QueueEvent<'a> {
+    /// A run starts or resumes.
+    Started {
+        /// Its number in the queue, from 1.
+        number: usize,
+        /// The number of runs in the queue.
+        runs: usize,
+        /// The run.
+        run: &'a PlannedRun,
+    },
+    /// The run's own events.
+    Training(Event<'a>),
+    /// The run ended and was recorded.
+    Recorded {
+        /// The run.
+        run: &'a PlannedRun,
+        /// Its test error in percent, unless it diverged.
+        test_error: Option<f64>,
+    },
+    /// The run could not be made; the queue continues with the next.
+    Failed {
+        /// The run.
+        run: &'a PlannedRun,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How the queue ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueOutcome {
+    /// The number of runs that were recorded.
+    pub recorded: usize,
+    /// The number of runs that could not be made.
+    pub failed: usize,
+    /// Whether it stopped before its end: by a signal, or because its time was over.
+    pub interrupted: bool,
+}
+
+/// Why the queue or its tables could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReproduceError {
+    /// A run.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// A record.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The measurement of this machine's speed.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+}
+
+impl ReproduceError {
+    /// Whether the input is at fault, rather than the system.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Train(error) => error.is_bad_input(),
+            Self::Record(error) => error.is_bad_input(),
+            Self::Bench(_) => true,
+        }
+    }
+}
+
+/// Makes the runs of a plan that have no record, each in its directory in `runs`, until `deadline`.
+///
+/// # Errors
+/// When a record cannot be written or the machine fails. A run that cannot be made because of its data
+/// or recipe is reported as an event, and the queue continues.
+pub fn run(
+    plan: &[PlannedRun],
+    records: &mut Records,
+    runs: &Path,
+    options: &Options,
+    deadline: Option<Instant>,
+    observe: &mut dyn FnMut(QueueEvent<'_>),
+) -> Result<QueueOutcome, ReproduceError> {
+    let missing: Vec<&PlannedRun> =
+        plan.iter().filter(|run| run.progress != Progress::Recorded).collect();
+    let late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    let mut outcome = QueueOutcome::default();
+    for (index, run) in missing.iter().enumerate() {
+        if late() || options.stop.load(Ordering::Relaxed) {
+            outcome.interrupted = true;
+            break;
+        }
+        observe(QueueEvent::Started { number: index + 1, runs: missing.len(), run });
+        let directory = runs.join(&run.id);
+        let mut step = 0;
+        let ended = train(run, &directory, options, &mut |event| {
+            if let Event::Stepped { step: done } = event {
+                step = done;
+                if late() {
+                    options.stop.store(true, Ordering::Relaxed);
+                }
+            }
+            observe(QueueEvent::Training(event));
+        });
+        match ended {
+            Ok(RunOutcome::Interrupted { .. }) => {
+                outcome.interrupted = true;
+                break;
+            }
+            Ok(RunOutcome::Done(_)) => {
+                let test_error = records.add(&directory, &run.id)?.test_error();
+                outcome.recorded += 1;
+                observe(QueueEvent::Recorded { run, test_error });
+            }
+            Err(
+                error @ (TrainError::Divergence(_) | TrainError::RollbacksExhausted { .. }),
+            ) => {
+                let diverged = Diverged { step, reason: error.to_string() };
+                records.add_diverged(&directory, &run.id, diverged)?;
+                outcome.recorded += 1;
+                observe(QueueEvent::Recorded { run, test_error: None });
+            }
+            Err(error) if error.is_bad_input() => {
+                outcome.failed += 1;
+                observe(QueueEvent::Failed { run, reason: error.to_string() });
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(outcome)
+}
+
+/// Starts a run, or resumes it if it was interrupted.
+fn train(
+    run: &PlannedRun,
+    directory: &Path,
+    options: &Options,
+    observe: &mut dyn FnMut(Event<'_>),
+) -> Result<RunOutcome, TrainError> {
+    let file = directory.join(RECIPE);
+    if !file.is_file() {
+        return start(run.recipe.clone(), directory, options, observe);
+    }
+    let begun = Recipe::from_file(&file)?;
+    if begun.seed != run.recipe.seed || !begun.is_same_experiment(&run.recipe) {
+        return Err(TrainError::Resume(format!(
+            "{} was started with another recipe; remove that directory to start over",
+            directory.display()
+        )));
+    }
+    resume(directory, options, observe)
+}

@@ -1,0 +1,141 @@
+//! Tables, documents and the page, from records alone.
+
+use std::fs;
+use std::path::Path;
+
+use lsoftmax::Margin;
+use lsoftmax_lab::recipe::Recipe;
+use lsoftmax_lab::records::Records;
+use lsoftmax_lab::report::{self, ResultTable};
+use lsoftmax_lab::reproduce::Experiment;
+
+const IMAGES: u32 = 10_000;
+
+/// Writes a record of MNIST in 3,000 steps in which these test images were wrong.
+fn record(root: &Path, margin: f64, seed: u64, wrong: &[u32]) {
+    let margin = Margin::new(margin).unwrap();
+    let recipe = Recipe { margin, seed, ..Recipe::built_in("mnist").unwrap().scaled(3000) };
+    let path = root.join(format!("records/runs/mnist-m{margin}-3000-s{seed}"));
+    fs::create_dir_all(&path).unwrap();
+    fs::write(path.join("recipe.toml"), recipe.to_toml()).unwrap();
+    let environment = r#"{"cpu":"a CPU","architecture":"x86_64","system":"linux","path":"avx2","threads":2,"version":"0.1.0","commit":"0123456789abcdef"}"#;
+    fs::write(path.join("environment.json"), environment).unwrap();
+    let log = r#"{"kind":"training","step":3000,"loss":0.1,"accuracy":0.5,"angle":30.0,"feature_norm":1.0,"lambda":2.0,"learning_rate":0.001,"images_per_second":100.0}"#;
+    fs::write(path.join("metrics.jsonl"), format!("{log}\n")).unwrap();
+    let found = |images: u32, wrong: usize| {
+        let error = 100.0 * wrong as f64 / f64::from(images);
+        format!(r#"{{"images":{images},"wrong":{wrong},"error":{error},"loss":0.1,"angle":20.0}}"#)
+    };
+    let (validation, test) = (found(5000, 30), found(IMAGES, wrong.len()));
+    let summary = format!(
+        r#"{{"recipe":"mnist","data":"mnist","margin":{margin},"seed":{seed},"steps":3000,"batch":256,"validation":{validation},"test":{test},"seconds":7200.0,"rollbacks":0,"environment":{environment}}}"#
+    );
+    fs::write(path.join("summary.json"), summary).unwrap();
+    let cosines: Vec<Vec<f64>> = (0..10).map(|_| vec![0.25; 10]).collect();
+    let details = serde_json::json!({ "wrong": wrong, "cosines": cosines });
+    fs::write(path.join("test.json"), details.to_string()).unwrap();
+}
+
+fn table2(root: &Path) -> ResultTable {
+    let records = Records::read(&root.join("records")).unwrap();
+    report::table(Experiment::named("table2").unwrap(), &records)
+}
+
+fn wrong(count: u32) -> Vec<u32> {
+    (0..count).collect()
+}
+
+#[test]
+fn a_table_has_means_over_seeds_beside_the_papers_numbers() {
+    let root = tempfile::tempdir().unwrap();
+    for (seed, softmax, margin) in [(1, 50, 38), (2, 54, 39), (3, 46, 37)] {
+        record(root.path(), 1.0, seed, &wrong(softmax));
+        record(root.path(), 4.0, seed, &wrong(margin));
+    }
+    let table = table2(root.path());
+    let cells = |row: usize| table.rows[row].cells.join(" | ");
+    // Hinge, m = 2 and m = 3 have no records and no rows.
+    assert_eq!(table.rows.len(), 2);
+    assert_eq!(cells(0), "softmax | 3,000 | 1 2 3 | 0.50 ± 0.04 | 0.40 | +0.10 | – | –");
+    // Differences of −0.12, −0.15 and −0.09: t = −6.93 with two degrees of freedom.
+    assert_eq!(
+        cells(1),
+        "L-Softmax, m = 4 | 3,000 | 1 2 3 | 0.38 ± 0.01 | 0.31 | +0.07 | −0.12 | 0.020 (t)"
+    );
+    assert!(table.notes.iter().all(|note| !note.contains("not reached")), "{:?}", table.notes);
+}
+
+#[test]
+fn one_seed_is_compared_by_the_images_that_were_wrong() {
+    let root = tempfile::tempdir().unwrap();
+    record(root.path(), 1.0, 1, &wrong(60));
+    let other: Vec<u32> = (0..40).chain(100..110).collect();
+    record(root.path(), 2.0, 1, &other);
+    let table = table2(root.path());
+    // 20 images only softmax got wrong, 10 only the margin: 2 · P(X ≤ 10 | 30, 1/2) = 0.0987.
+    let expected = "L-Softmax, m = 2 | 3,000 | 1 | 0.50 | 0.32 | +0.18 | −0.10 | 0.099 (M)";
+    assert_eq!(table.rows[1].cells.join(" | "), expected);
+    let note = table.notes.iter().find(|note| note.contains("not reached")).unwrap();
+    assert!(note.contains("m = 2") && note.contains("softmax"), "{note}");
+}
+
+#[test]
+fn a_diverged_run_is_counted_in_its_row() {
+    let root = tempfile::tempdir().unwrap();
+    record(root.path(), 4.0, 1, &wrong(40));
+    record(root.path(), 4.0, 2, &wrong(40));
+    let second = root.path().join("records/runs/mnist-m4-3000-s2");
+    fs::remove_file(second.join("summary.json")).unwrap();
+    fs::write(second.join("diverged.json"), r#"{"step": 77, "reason": "NaN"}"#).unwrap();
+    let table = table2(root.path());
+    assert_eq!(table.rows[0].cells[3], "0.40, 1 of 2 diverged");
+}
+
+#[test]
+fn documents_are_checked_and_updated() {
+    let root = tempfile::tempdir().unwrap();
+    record(root.path(), 1.0, 1, &wrong(42));
+    let marked = "# Title\n\n<!-- report:table2 -->\n<!-- /report:table2 -->\n\nText.\n";
+    fs::create_dir(root.path().join("docs")).unwrap();
+    fs::write(root.path().join("README.md"), marked).unwrap();
+    fs::write(root.path().join("docs/results.md"), marked).unwrap();
+    let records = Records::read(&root.path().join("records")).unwrap();
+    let outdated = report::outdated(root.path(), &records).unwrap();
+    assert_eq!(outdated.len(), 2);
+    assert!(outdated[0].difference.contains("+ | softmax | 3,000 | [1](records/runs/mnist-m1-3000-s1) | 0.42 |"));
+    assert!(outdated[1].difference.contains("[1](../records/runs/mnist-m1-3000-s1)"));
+
+    let written = report::write(&records, root.path(), &root.path().join("report")).unwrap();
+    assert_eq!(written.documents.len(), 2);
+    assert!(report::outdated(root.path(), &records).unwrap().is_empty());
+    let text = fs::read_to_string(root.path().join("README.md")).unwrap();
+    assert!(text.starts_with("# Title\n\n<!-- report:table2 -->\n|") && text.ends_with("\n\nText.\n"));
+
+    record(root.path(), 1.0, 2, &wrong(44));
+    let records = Records::read(&root.path().join("records")).unwrap();
+    let outdated = report::outdated(root.path(), &records).unwrap();
+    assert!(outdated[0].difference.contains("0.43 ± 0.01"), "{}", outdated[0].difference);
+}
+
+#[test]
+fn the_page_has_every_table_and_figure_and_a_row_links_to_its_run() {
+    let root = tempfile::tempdir().unwrap();
+    record(root.path(), 1.0, 1, &wrong(42));
+    let records = Records::read(&root.path().join("records")).unwrap();
+    let out = root.path().join("report");
+    let written = report::write(&records, root.path(), &out).unwrap();
+    let page = fs::read_to_string(&written.page).unwrap();
+    for experiment in &Experiment::ALL {
+        assert!(page.contains(&format!("id=\"{}\"", experiment.name)), "{}", experiment.name);
+    }
+    assert!(page.contains("href=\"#run-mnist-m1-3000-s1\""));
+    assert!(page.contains("id=\"run-mnist-m1-3000-s1\""));
+    for name in ["fig3", "fig4"] {
+        assert!(out.join(format!("{name}.svg")).is_file(), "{name}");
+        let png = fs::read(out.join(format!("{name}.png"))).unwrap();
+        assert!(png.starts_with(b"\x89PNG"), "{name}");
+    }
+    let again = tempfile::tempdir().unwrap();
+    report::write(&records, root.path(), again.path()).unwrap();
+    assert_eq!(fs::read_to_string(again.path().join("index.html")).unwrap(), page);
+}
