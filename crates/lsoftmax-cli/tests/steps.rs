@@ -27,9 +27,13 @@ fn a_run_with_accumulated_batches_and_clipping_is_resumed_to_the_same_bits() {
     let again = place.path().join("again");
     let copy = text_of(&again);
     done(train(&[&arguments[..], &[&copy], &recipe_arguments].concat()));
-    for name in
-        ["summary.json", "model.json", "model.safetensors", "checkpoints/000000024.checkpoint"]
-    {
+    for name in [
+        "summary.json",
+        "test.json",
+        "model.json",
+        "model.safetensors",
+        "checkpoints/000000024.checkpoint",
+    ] {
         fs::remove_file(again.join(name)).expect("a file");
     }
     done(resume(&again));
@@ -50,6 +54,21 @@ fn a_contrastive_loss_trains() {
     let log = metrics(&run);
     let last = log.iter().rfind(|metric| metric["kind"] == "validation").expect("an evaluation");
     assert!(last["error"].as_f64().expect("a number") < 40.0, "{last}");
+}
+
+#[test]
+fn a_run_with_two_features_keeps_a_sample_of_them_for_a_picture() {
+    let (place, run) = temporary_run();
+    let recipe = recipe(place.path(), &TINY.replace("size = 8", "size = 2"));
+    done(train(&[&recipe, "--steps", "3", "--out", &text_of(&run)]));
+    let text = fs::read_to_string(run.join("test.json")).expect("a file");
+    assert!(text.len() < 100_000, "{} bytes", text.len());
+    let details: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let count = |key: &str| details["plane"][key].as_array().map(Vec::len);
+    assert_eq!(
+        [count("weights"), count("labels"), count("features")],
+        [Some(10), Some(2000), Some(2000)]
+    );
 }
 
 #[test]

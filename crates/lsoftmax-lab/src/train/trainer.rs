@@ -24,7 +24,8 @@ use crate::learner::{Learner, StepError, StepSettings};
 use crate::model::{Classifier, ModelError};
 use crate::model_file::{self, ModelDescription};
 use crate::recipe::Recipe;
-use crate::run::{Checkpoint, Environment, Metric, Rollback, RunDirectory, SUMMARY, prune};
+use crate::run::{Checkpoint, Environment, Metric, Rollback, RunDirectory, SUMMARY, TEST, prune};
+use crate::test_details::evaluate_with_details;
 
 /// Threads that prefetch batches. One makes many times what any CPU trains on.
 const LOADER_THREADS: usize = 1;
@@ -329,13 +330,13 @@ impl<'a> Trainer<'a> {
         fresh_model(&self.recipe, &self.network, classes, &self.compute)
     }
 
-    /// Evaluates the model and writes the model and the summary.
+    /// Evaluates the model and writes the model, the details of the test images and the summary.
     fn finish(self) -> Result<RunOutcome, TrainError> {
         let validation = self.validate()?;
         let model = self.learner.model().clone().valid();
         let mean = self.data.loader.mean();
         let test = match &self.data.test {
-            Some(images) => Some(evaluate(&model, images, mean)?),
+            Some(images) => Some(evaluate_with_details(&model, images, mean)?),
             None => None,
         };
         let Recipe { name, data, margin, seed, batch, .. } = self.recipe;
@@ -353,6 +354,9 @@ impl<'a> Trainer<'a> {
             mean: mean.clone(),
         };
         model_file::write(&self.run, &model, &description)?;
+        if let Some((_, details)) = &test {
+            self.run.write_compact_json(TEST, details)?;
+        }
         let summary = RunSummary {
             recipe: name,
             data,
@@ -361,7 +365,7 @@ impl<'a> Trainer<'a> {
             steps: self.step,
             batch,
             validation,
-            test,
+            test: test.map(|(evaluation, _)| evaluation),
             seconds: self.seconds,
             rollbacks: self.rollbacks.len(),
             environment: Environment::current(&self.compute),
