@@ -15,6 +15,8 @@ pub struct TrainingProgress {
     terminal: bool,
     /// The error on the validation images in percent, when last evaluated.
     validation_error: Option<f64>,
+    /// The error on the test images in percent, when last evaluated for their curve.
+    test_error: Option<f64>,
 }
 
 impl TrainingProgress {
@@ -23,7 +25,7 @@ impl TrainingProgress {
         let bar = if terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{prefix}{wide_bar} {pos}/{len} {eta} left\n{msg}");
         let bar = bar.with_style(style.expect("the template is valid"));
-        Self { bar, terminal, validation_error: None }
+        Self { bar, terminal, validation_error: None, test_error: None }
     }
 
     /// Shows where a queue of runs is, above the progress of the run.
@@ -43,7 +45,7 @@ impl TrainingProgress {
                 if step > 0 {
                     self.line(&format!("{prefix}resuming after step {step} of {steps}"));
                 }
-                self.validation_error = None;
+                (self.validation_error, self.test_error) = (None, None);
                 self.bar.set_length(steps);
                 self.bar.set_position(step);
                 self.bar.reset_eta();
@@ -58,12 +60,14 @@ impl TrainingProgress {
         match metric {
             Metric::Training { step, means, lambda, learning_rate, images_per_second } => {
                 let BatchMetrics { loss, accuracy, angle, .. } = means;
-                let validation = self
-                    .validation_error
-                    .map_or(String::new(), |error| format!(", held out {error:.2} % wrong"));
+                let wrong = |what: &str, error: Option<f64>| {
+                    error.map_or(String::new(), |error| format!(", {what} {error:.2} % wrong"))
+                };
+                let validation = wrong("held out", self.validation_error);
+                let test = wrong("test", self.test_error);
                 let text = format!(
                     "loss {loss:.4}, {:.2} % right, {angle:.1}°, λ {lambda:.3}, \
-                     rate {learning_rate:.4}, {images_per_second:.0} images/s{validation}",
+                     rate {learning_rate:.4}, {images_per_second:.0} images/s{validation}{test}",
                     100.0 * accuracy
                 );
                 if self.terminal {
@@ -77,6 +81,14 @@ impl TrainingProgress {
                 if !self.terminal {
                     self.line(&format!(
                         "{prefix}step {step}: held out {error:.2} % wrong, loss {loss:.4}"
+                    ));
+                }
+            }
+            Metric::Test { step, error, loss } => {
+                self.test_error = Some(*error);
+                if !self.terminal {
+                    self.line(&format!(
+                        "{prefix}step {step}: test {error:.2} % wrong, loss {loss:.4}"
                     ));
                 }
             }

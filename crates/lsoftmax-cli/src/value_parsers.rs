@@ -10,7 +10,7 @@ use burn::tensor::DeviceKind;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lsoftmax::{LambdaSchedule, Margin, Precision};
 use lsoftmax_data::{Set, Split};
-use lsoftmax_lab::recipe::OnDivergence;
+use lsoftmax_lab::recipe::{Lambda, OnDivergence};
 
 pub fn margin(text: &str) -> Result<Margin, String> {
     let m: f64 = text.trim().parse().map_err(|_| "must be a number from 1 to 1000")?;
@@ -21,6 +21,17 @@ pub fn lambda(text: &str) -> Result<f64, String> {
     let lambda = text.trim().parse().map_err(|_| "must be a number of at least 0")?;
     LambdaSchedule::constant(lambda).map_err(|error| error.to_string())?;
     Ok(lambda)
+}
+
+/// λ of a training run: automatic, or constant.
+pub fn lambda_of_run(text: &str) -> Result<Lambda, String> {
+    match text.trim() {
+        "auto" => Ok(Lambda::Auto),
+        number => {
+            let value = number.parse().map_err(|_| "must be auto or a number of at least 0")?;
+            Lambda::constant(value).map_err(|error| error.to_string())
+        }
+    }
 }
 
 pub fn seconds(text: &str) -> Result<Duration, String> {

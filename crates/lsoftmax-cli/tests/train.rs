@@ -297,6 +297,34 @@ fn a_run_that_is_done_prints_its_summary_again() {
     assert_as_undisturbed(&run);
 }
 
+#[test]
+fn the_details_of_the_test_images_match_the_summary() {
+    let (_directory, run) = temporary_run();
+    Reference::get().put(&run);
+    let json = |name: &str| -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(run.join(name)).expect("a file")).expect("JSON")
+    };
+    let (details, summary) = (json("test.json"), json("summary.json"));
+    let wrong = details["wrong"].as_array().expect("a list");
+    let wrong: Vec<u64> = wrong.iter().map(|index| index.as_u64().expect("an index")).collect();
+    assert_eq!(wrong.len() as u64, summary["test"]["wrong"].as_u64().expect("a number"));
+    assert!(wrong.is_sorted_by(|a, b| a < b) && wrong.iter().all(|index| *index < 10_000));
+    let rows = details["cosines"].as_array().expect("a table");
+    let number = |i: usize, j: usize| rows[i][j].as_f64().expect("a number");
+    assert_eq!((rows.len(), rows[9].as_array().map(Vec::len)), (10, Some(10)));
+    for i in 0..10 {
+        for j in 0..10 {
+            assert_eq!(number(i, j), number(j, i));
+            assert!(i == j || number(i, j) < number(i, i), "classes {i} and {j}");
+        }
+    }
+    assert!(details.get("plane").is_none(), "the network has eight features");
+    // A finished run of an older version of the program has no such file.
+    fs::remove_file(run.join("test.json")).expect("it was there");
+    done_quietly(&mut resume(&run));
+    assert!(!run.join("test.json").exists());
+}
+
 #[track_caller]
 fn done_quietly(command: &mut Command) -> Output {
     let output = command.output().expect("the program starts");

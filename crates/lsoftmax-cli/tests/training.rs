@@ -121,6 +121,11 @@ fn arguments_override_the_recipe_and_remove_its_expected_results() {
     assert!(!cut.contains("[expected"), "{cut}");
     let other = kept("other", &["--steps", "3", "--batch", "8"]);
     assert!(other.contains("batch = 8") && !other.contains("[expected"), "{other}");
+    let constant = kept("constant", &["--steps", "120", "--lambda", "5"]);
+    assert_says(&constant, &["[lambda]\nschedule = \"constant\"\nvalue = 5.0"]);
+    assert!(!constant.contains("[expected"), "{constant}");
+    let auto = kept("auto", &["--steps", "3", "--lambda", "auto"]);
+    assert_says(&auto, &["lambda = \"auto\""]);
 }
 
 #[test]
@@ -151,7 +156,11 @@ fn the_hinge_loss_trains_and_has_no_margin() {
     let (code, sentence) =
         ended(&train(&[&recipe, "--margin", "2", "--out", &out]).output().expect("it starts"));
     assert_eq!(code, Some(2));
-    assert_says(&sentence, &["hinge", "no margin"]);
+    assert_says(&sentence, &["hinge", "no margin", "--margin"]);
+    let (code, sentence) =
+        ended(&train(&[&recipe, "--lambda", "auto", "--out", &out]).output().expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["hinge", "no margin", "--lambda"]);
     done(train(&[&recipe, "--out", &out]));
     let log = metrics(&run);
     let last = log.iter().rfind(|metric| metric["kind"] == "validation").expect("an evaluation");
@@ -174,11 +183,12 @@ fn a_single_class_is_rejected() {
 
 #[test]
 fn a_resumed_run_keeps_its_recipe() {
-    let changes: [&[&str]; 14] = [
+    let changes: [&[&str]; 15] = [
         &["mnist"],
         &["--data", "mnist"],
         &["--quick"],
         &["--margin", "2"],
+        &["--lambda", "auto"],
         &["--seed", "1"],
         &["--accumulate", "2"],
         &["--clip-norm", "1"],

@@ -58,26 +58,52 @@ pub fn evaluate(
     images: &Arc<Images>,
     mean: &Mean,
 ) -> Result<Evaluation, EvaluateError> {
-    let norms = weight_norms(model);
-    let (mut wrong, mut loss, mut angle) = (0, 0.0, 0.0);
+    let mut sums = EvaluationSums::new(model);
     for_each_image(model, images, mean, |outcome| {
-        let logits = &outcome.logits;
-        let label = outcome.label as usize;
-        wrong += usize::from(argmax(logits) != label);
-        let (largest, sum) = scaled_sum_exp(logits);
-        loss += largest + sum.ln() - f64::from(logits[label]);
-        let length = norm(&outcome.features);
-        angle += degrees(f64::from(logits[label]), length * norms[label]);
+        sums.add(outcome);
     })?;
-    let count = images.len();
-    let share = |sum: f64| sum / count as f64;
-    Ok(Evaluation {
-        images: count,
-        wrong,
-        error: 100.0 * wrong as f64 / count as f64,
-        loss: share(loss),
-        angle: share(angle),
-    })
+    Ok(sums.evaluation())
+}
+
+/// The sums of an [`Evaluation`] over the images of a pass.
+pub(crate) struct EvaluationSums {
+    weight_norms: Vec<f64>,
+    images: usize,
+    wrong: usize,
+    loss: f64,
+    angle: f64,
+}
+
+impl EvaluationSums {
+    /// No images yet.
+    pub fn new(model: &Classifier) -> Self {
+        Self { weight_norms: weight_norms(model), images: 0, wrong: 0, loss: 0.0, angle: 0.0 }
+    }
+
+    /// Adds an image. Returns whether it is classified correctly.
+    pub fn add(&mut self, ImageOutput { features, logits, label }: &ImageOutput) -> bool {
+        let label = *label as usize;
+        let correct = argmax(logits) == label;
+        self.images += 1;
+        self.wrong += usize::from(!correct);
+        let (largest, sum) = scaled_sum_exp(logits);
+        self.loss += largest + sum.ln() - f64::from(logits[label]);
+        let lengths = norm(features) * self.weight_norms[label];
+        self.angle += degrees(f64::from(logits[label]), lengths);
+        correct
+    }
+
+    /// The evaluation of the images added.
+    pub fn evaluation(&self) -> Evaluation {
+        let count = self.images as f64;
+        Evaluation {
+            images: self.images,
+            wrong: self.wrong,
+            error: 100.0 * self.wrong as f64 / count,
+            loss: self.loss / count,
+            angle: self.angle / count,
+        }
+    }
 }
 
 /// Calls `visit` with the output of the model for every image, in order.

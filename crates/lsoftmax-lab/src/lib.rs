@@ -5,7 +5,8 @@
 //! | [`recipe`] | the description of a training run |
 //! | [`model`], [`objective`], [`optimiser`], [`learner`], [`batch`], [`compute`] | network and head, loss, optimiser, one training step, the device |
 //! | [`train`], [`run`] | training by a recipe, and the directory from which it can be resumed |
-//! | [`evaluate`], [`model_file`], [`inference`] | accuracy of a model, its files, and its use |
+//! | [`evaluate`], [`test_details`] | accuracy of a model; which test images are misclassified, how similar the classes are |
+//! | [`model_file`], [`inference`] | the files of a model, and its use |
 //! | [`loss`] | the loss and its gradients for arrays in files |
 //! | [`records`], [`reproduce`], [`report`] | finished runs without weights; the runs behind the paper's tables and figures; both from records |
 //! | [`figures`], [`plot`], [`demo`] | plots, tables and HTML pages; curves of runs; Figure 2 of the paper |
@@ -33,5 +34,6 @@ pub mod records;
 pub mod report;
 pub mod reproduce;
 pub mod run;
+pub mod test_details;
 pub mod threads;
 pub mod train;

@@ -37,6 +37,10 @@ pub struct BatchMetrics {
     pub loss: f64,
     /// The fraction of samples classified correctly, without the margin.
     pub accuracy: f64,
+    /// The fraction of samples classified correctly with the margin at the step's λ; without a margin
+    /// the same as `accuracy`.
+    #[serde(default)]
+    pub margin_accuracy: f64,
     /// The mean angle between samples and their classes, in degrees.
     pub angle: f64,
     /// The mean norm of the features.
@@ -49,6 +53,7 @@ impl BatchMetrics {
         Self {
             loss: self.loss + factor * other.loss,
             accuracy: self.accuracy + factor * other.accuracy,
+            margin_accuracy: self.margin_accuracy + factor * other.margin_accuracy,
             angle: self.angle + factor * other.angle,
             feature_norm: self.feature_norm + factor * other.feature_norm,
         }
@@ -75,6 +80,7 @@ impl Objective {
         let metrics = |report: lsoftmax::Report| BatchMetrics {
             loss: report.loss,
             accuracy: report.accuracy,
+            margin_accuracy: report.margin_accuracy,
             angle: report.theta.mean,
             feature_norm: report.feature_norm.mean,
         };
@@ -89,8 +95,9 @@ impl Objective {
                 let output = head.forward(features.clone().inner(), labels.clone().inner(), 0.0)?;
                 let scores = model.head.logits(features);
                 let loss = HingeLossConfig::new().init().forward(scores, labels);
+                let report = metrics(output.report()?);
                 let value = loss.clone().into_scalar::<f32>().into();
-                Ok((loss, BatchMetrics { loss: value, ..metrics(output.report()?) }))
+                Ok((loss, BatchMetrics { loss: value, margin_accuracy: report.accuracy, ..report }))
             }
             Self::Contrastive { weight, margin } => {
                 let output = model.head.forward(features.clone(), labels.clone(), lambda)?;

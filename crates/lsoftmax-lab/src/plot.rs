@@ -37,30 +37,34 @@ pub struct Plotted {
     pub runs: usize,
 }
 
-/// Writes a page with the training loss and the held-out error of runs by step.
+/// Writes a page with the training loss, the held-out error and, where the log has it, the test error of
+/// runs by step.
 ///
 /// # Errors
 /// When a directory holds no run, its log is damaged, or the page cannot be written.
 pub fn plot(runs: &[PathBuf], out: &Path) -> Result<Plotted, PlotError> {
-    let (mut losses, mut errors) = (Vec::new(), Vec::new());
+    let (mut losses, mut errors, mut test_errors) = (Vec::new(), Vec::new(), Vec::new());
     for run in runs {
         let log = run.join(METRICS);
         if !log.is_file() {
             return Err(RunError::NoRun { path: run.clone(), missing: METRICS }.into());
         }
-        let (mut loss, mut error) = (Vec::new(), Vec::new());
+        let (mut loss, mut error, mut test_error) = (Vec::new(), Vec::new(), Vec::new());
         for metric in Metrics::read(&log)? {
             match metric {
                 Metric::Training { step, means, .. } => loss.push((step, means.loss)),
                 Metric::Validation { step, error: percent, .. } => error.push((step, percent)),
+                Metric::Test { step, error: percent, .. } => test_error.push((step, percent)),
                 Metric::Rollback(_) => {}
             }
         }
         let name = run.file_name().unwrap_or(run.as_os_str()).to_string_lossy().into_owned();
         losses.push(Series { name: name.clone(), points: loss });
-        errors.push(Series { name, points: error });
+        errors.push(Series { name: name.clone(), points: error });
+        test_errors.push(Series { name, points: test_error });
     }
-    let charts = [("Training loss", losses), ("Held-out error, %", errors)];
+    let charts =
+        [("Training loss", losses), ("Held-out error, %", errors), ("Test error, %", test_errors)];
     let mut figures = Vec::new();
     for (title, mut series) in charts {
         series.retain(|series| !series.points.is_empty());

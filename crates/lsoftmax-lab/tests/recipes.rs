@@ -3,7 +3,7 @@
 use lsoftmax::{LambdaSchedule, Margin, Stage};
 use lsoftmax_data::{Augment, DataSource, Shape};
 use lsoftmax_lab::optimiser::Sgd;
-use lsoftmax_lab::recipe::{LearningRate, Objective, Recipe, RecipeError};
+use lsoftmax_lab::recipe::{Lambda, LearningRate, Objective, Recipe, RecipeError};
 
 /// Every recipe in the program: its name, its directory and itself.
 fn all() -> impl Iterator<Item = (&'static str, &'static str, Recipe)> {
@@ -27,6 +27,11 @@ fn with(line: &str, new: &str) -> String {
 
 fn refused(text: &str) -> RecipeError {
     Recipe::from_toml(text, "mine.toml").unwrap_err()
+}
+
+/// λ at a step.
+fn lambda(recipe: &Recipe, step: u64) -> f64 {
+    recipe.lambda.schedule().expect("a schedule").at(step)
 }
 
 /// The position of a word in a text, by counting characters.
@@ -93,11 +98,12 @@ fn every_recipe_survives_serialization() {
     assert_eq!(Recipe::from_toml(&text, "folder"), Ok(folder), "{text}");
     let stages = vec![Stage { from: 0, value: 9.0 }, Stage { from: 700, value: 0.25 }];
     for lambda in [
-        LambdaSchedule::constant(3.5),
-        LambdaSchedule::exponential(800.0, 0.99, 0.5),
-        LambdaSchedule::staged(stages),
+        Lambda::Auto,
+        Lambda::constant(3.5).unwrap(),
+        LambdaSchedule::exponential(800.0, 0.99, 0.5).unwrap().into(),
+        LambdaSchedule::staged(stages).unwrap().into(),
     ] {
-        let recipe = Recipe { lambda: lambda.unwrap(), ..Recipe::built_in("mnist").unwrap() };
+        let recipe = Recipe { lambda, ..Recipe::built_in("mnist").unwrap() };
         let text = recipe.to_toml();
         assert_eq!(Recipe::from_toml(&text, "mine"), Ok(recipe), "{text}");
     }
@@ -147,18 +153,20 @@ fn the_full_recipes_follow_the_paper() {
         assert_eq!(recipe.loss == Objective::Hinge, name.ends_with("-hinge"));
     }
     let lambda = |name| Recipe::built_in(name).unwrap().lambda;
-    let power = |gamma, power, min| LambdaSchedule::power(1000.0, gamma, power, min).unwrap();
-    assert_eq!(lambda("mnist"), power(1.04e-5, 35.0, 0.0));
-    assert_eq!(lambda("cifar10"), power(8.3e-6, 45.0, 0.0));
-    assert_eq!(lambda("cifar10-plus"), power(6.7e-6, 45.0, 0.0));
-    assert_eq!(lambda("cifar100"), power(8.3e-6, 45.0, 5.0));
-    assert_eq!(lambda("lfw"), power(0.12, 1.0, 5.0));
+    let power =
+        |gamma, power, min| LambdaSchedule::power(1000.0, gamma, power, min).unwrap();
+    assert_eq!(lambda("mnist"), power(1.04e-5, 35.0, 0.0).into());
+    assert_eq!(lambda("cifar10"), power(8.3e-6, 45.0, 0.0).into());
+    assert_eq!(lambda("cifar10-plus"), power(6.7e-6, 45.0, 0.0).into());
+    assert_eq!(lambda("cifar100"), power(8.3e-6, 45.0, 5.0).into());
+    assert_eq!(lambda("lfw"), power(0.12, 1.0, 5.0).into());
     // At the first drop of the learning rate λ is what it is there in the authors' files.
     for (name, gamma, first_drop, exponent) in
         [("mnist", 2.5e-5, 5_000, 35.0), ("cifar10", 2e-5, 5_000, 45.0), ("cifar10-plus", 1e-5, 8_000, 45.0)]
     {
         let authors = power(gamma, exponent, 0.0).at(first_drop);
-        let ratio = lambda(name).at(12_000) / authors;
+        let Lambda::Schedule(schedule) = lambda(name) else { panic!("{name} has a schedule") };
+        let ratio = schedule.at(12_000) / authors;
         assert!((0.95..1.05).contains(&ratio), "{name}: {ratio}");
     }
 }
@@ -203,7 +211,7 @@ fn a_quick_recipe_is_the_full_one_scaled_with_smaller_batches_and_rates() {
         // Where so few steps do not suffice for a small λ, it stays larger.
         let floor = if quick.data == "mnist".into() { 0.0 } else { 50.0 };
         for step in (0..quick.steps).filter(|_| quick.has_margin()) {
-            let (found, scaled) = (quick.lambda.at(step), full.lambda.at(step).max(floor));
+            let (found, scaled) = (lambda(&quick, step), lambda(&full, step).max(floor));
             assert!((found - scaled).abs() <= 1e-9 * scaled, "{name}: {found}, not {scaled}");
         }
         if quick.data != "mnist".into() {
@@ -213,6 +221,9 @@ fn a_quick_recipe_is_the_full_one_scaled_with_smaller_batches_and_rates() {
         full.name.clone_from(&quick.name);
         full.source.clone_from(&quick.source);
         full.lambda = quick.lambda.clone();
+        // The figures' curves need the full length.
+        assert_eq!(full.test_curve, name.contains("-by-margin") || name.contains("-filters-"));
+        full.test_curve = false;
         (full.batch, full.validation) = (64, quick.validation);
         (full.evaluate_every, full.log_every) = (quick.evaluate_every, quick.log_every);
         full.checkpoint_every = quick.checkpoint_every;
@@ -233,7 +244,7 @@ fn a_scaled_run_keeps_its_proportions() {
         assert_eq!(scaled.evaluate_every, steps / 30);
         for part in 0..=18 {
             let (found, expected) =
-                (scaled.lambda.at(part * steps / 18), full.lambda.at(part * 1_000));
+                (lambda(&scaled, part * steps / 18), lambda(&full, part * 1_000));
             assert!((found - expected).abs() < 1e-9 * expected, "{steps}, {part}");
         }
         assert!(scaled.expected.is_empty());
@@ -346,6 +357,17 @@ fn a_value_of_the_wrong_type_is_rejected_with_key_and_position() {
             "{ schedule = \"power\"",
             "power of the λ schedule must be",
         ),
+        (LAMBDA, "\"atuo\"", "lambda", "\"atuo\"", "unknown choice `atuo`, expected `auto`"),
+        (LAMBDA, "true", "lambda", "true", "expected \"auto\", a number or a schedule"),
+        (LAMBDA, "-1", "lambda", "-1", "λ must be a finite number of at least 0, but is -1"),
+        (LAMBDA, "inf", "lambda", "inf", "λ must be a finite number of at least 0, but is inf"),
+        (
+            "log_every =",
+            "test_curve = 1\nlog_every =",
+            "test_curve",
+            "1\nlog_every",
+            "expected true or false",
+        ),
         ("\"power\"", "\"cosine\"", "lambda.schedule", "\"cosine\"", "unknown choice `cosine`"),
         (
             "rate = 0.1",
@@ -408,6 +430,33 @@ fn an_objective_with_settings_of_its_own_comes_back_and_is_checked() {
         let sentence = refused(&with_loss(loss)).to_string();
         assert!(sentence.contains(said), "{said} in {sentence}");
     }
+}
+
+/// λ of the recipe for MNIST.
+const LAMBDA: &str = "{ schedule = \"power\", base = 1000, gamma = 2.5e-5, power = 35, min = 0 }";
+
+#[test]
+fn lambda_is_automatic_a_number_or_a_schedule() {
+    let read = |lambda: &str| Recipe::from_toml(&with(LAMBDA, lambda), "mine.toml").unwrap();
+    let auto = read("\"auto\"");
+    assert_eq!((&auto.lambda, auto.lambda.schedule()), (&Lambda::Auto, None));
+    assert!(auto.to_toml().contains("\nlambda = \"auto\"\n"), "{}", auto.to_toml());
+    assert_eq!(auto.scaled(300).lambda, Lambda::Auto);
+    for number in ["5", "5.0", "0.5e1"] {
+        let constant = read(number);
+        assert_eq!(constant.lambda, Lambda::constant(5.0).unwrap());
+        let text = constant.to_toml();
+        assert!(text.contains("[lambda]\nschedule = \"constant\"\nvalue = 5.0\n"), "{text}");
+        assert_eq!(constant, read("{ schedule = \"constant\", value = 5 }"));
+    }
+}
+
+#[test]
+fn a_test_curve_is_left_out_of_the_text_unless_set() {
+    let plain = Recipe::built_in("mnist").unwrap();
+    assert!(!plain.test_curve && !plain.to_toml().contains("test_curve"));
+    let recipe = Recipe { test_curve: true, ..plain };
+    assert_eq!(Recipe::from_toml(&recipe.to_toml(), "again"), Ok(recipe));
 }
 
 #[test]
@@ -511,13 +560,13 @@ fn the_recipe_of_a_folder_depends_on_its_size() {
     // 30 epochs of 27,000 images by 256 are 3,164 steps.
     let many = folder(10, 30_000);
     assert_eq!((many.steps, many.batch, many.validation), (3_164, 256, 3_000));
-    assert_eq!((many.margin.value(), many.lambda.at(u64::MAX)), (4.0, 0.0));
+    assert_eq!((many.margin.value(), lambda(&many, u64::MAX)), (4.0, 0.0));
     // 30 epochs of 360 images by 64 are 168 steps.
     let few = folder(3, 400);
     assert_eq!((few.steps, few.batch, few.validation), (500, 64, 40));
-    assert_eq!(few.lambda.at(u64::MAX), 5.0);
+    assert_eq!(lambda(&few, u64::MAX), 5.0);
     let classes = folder(1_000, 10_000_000);
-    assert_eq!((classes.steps, classes.lambda.at(u64::MAX)), (18_000, 5.0));
+    assert_eq!((classes.steps, lambda(&classes, u64::MAX)), (18_000, 5.0));
     assert_eq!(classes.network.config().unwrap().features.size, 512);
     // As in the paper, divided by 10 after two thirds and five sixths of the steps.
     let at = vec![333, 417];

@@ -173,6 +173,7 @@ fn curves(log: &Path) -> Curves {
         let prefix = match line["kind"].as_str().unwrap() {
             "training" => "",
             "validation" => "validation/",
+            "test" => "test/",
             _ => continue,
         };
         let step = line["step"].as_u64().unwrap();
@@ -261,6 +262,7 @@ fn recipe(folder: &Path) -> Recipe {
         seed = 1
         precision = "f32"
         evaluate_every = 3
+        test_curve = true
         log_every = 1
         checkpoint_every = 4
         "#,
@@ -294,8 +296,11 @@ fn a_run_that_is_stopped_and_resumed_has_the_curves_of_its_log() {
     assert_eq!(files.len(), 2);
     assert_eq!(files[1][1], Logged::Start(5));
     let found = shown(&files);
-    assert_eq!(found.len(), 9);
+    assert_eq!(found.len(), 12);
     assert_eq!(found, curves(&out.join("metrics.jsonl")));
     assert_eq!(found["loss"].len(), 9);
-    assert_eq!(found["validation/error"].keys().copied().collect::<Vec<_>>(), [3, 6, 9]);
+    for tag in ["validation/error", "test/error", "test/loss"] {
+        assert_eq!(found[tag].keys().copied().collect::<Vec<_>>(), [3, 6, 9], "{tag}");
+    }
+    assert_eq!(found["margin_accuracy"].len(), 9);
 }

@@ -15,6 +15,9 @@ pub struct Report<M = Margin> {
     pub loss: f64,
     /// The fraction of samples whose label has the largest logit, without the margin.
     pub accuracy: f64,
+    /// The fraction of samples whose label has the largest logit with the margin at the step's λ: that of
+    /// the logits of the loss. Without a margin (m = 1) the same as `accuracy`.
+    pub margin_accuracy: f64,
     /// The margin.
     pub margin: M,
     /// λ of the step.
@@ -86,6 +89,7 @@ impl<M: AngularMargin> Report<M> {
             samples,
             loss: 0.0,
             accuracy: 0.0,
+            margin_accuracy: 0.0,
             k: vec![0; margin.intervals()],
             margin,
             lambda,
@@ -107,11 +111,16 @@ impl<M: AngularMargin> Report<M> {
             norms.max = norms.max.max(geometry.feature_norm);
             norms.mean += geometry.feature_norm / n;
             // Without a margin the plain logits decide, as for the accuracy.
-            let own = if report.margin.is_identity() { plain } else { term.logit + bias };
+            let identity = report.margin.is_identity();
+            let own = if identity { plain } else { term.logit + bias };
             let wins = own > others_max;
             report.inside_margin += if wins { 0.0 } else { 1.0 };
+            let blended = LabelTerm::new(&report.margin, lambda, &geometry).logit + bias;
+            let wins = if identity { correct } else { blended > others_max };
+            report.margin_accuracy += if wins { 1.0 } else { 0.0 };
         }
         report.accuracy /= n;
+        report.margin_accuracy /= n;
         report.inside_margin /= n;
         report.theta = Angles::of(&mut theta);
         report

@@ -65,6 +65,7 @@ fn every_entry_matches_a_manual_computation() {
         // Divided by |x|, the cosine is 1, .87, .5, −.5, −1 and the other logit 0, .55, .95, −.95, 0:
         // three are correct. ψ is 1, .5, −.5, −1.5, −3: only the first sample is outside the margin.
         assert_eq!((found.accuracy, found.inside_margin), (0.6, 0.8), "{way:?}");
+        assert_eq!(found.margin_accuracy, 0.2, "{way:?}: λ is 0");
         let losses = definition::losses(&five());
         assert_near("loss", found.loss, losses.iter().sum::<f64>() / 5.0);
     }
@@ -85,6 +86,64 @@ fn inside_the_margin_means_the_full_margin_with_the_bias() {
     }
 }
 
+/// The mean of cosine and ψ is 1, .68, 0, −1, −2 at λ = 1, and the other logit 0, .55, .95, −.95, 0: the
+/// first two samples win.
+#[test]
+fn the_accuracy_under_the_margin_is_that_of_the_blended_logit() {
+    for way in WAYS {
+        assert_eq!(report(way, &five().with_lambda(1.0)).margin_accuracy, 0.4, "{way:?}");
+        // With a bias of −0.2 on its logit, 1.37 − 0.2 > 1.1 still, but with −0.3 no longer.
+        for (bias, expected) in [(-0.2, 0.4), (-0.3, 0.2)] {
+            let biased = Batch { bias: Some(vec![bias, 0.0]), ..five().with_lambda(1.0) };
+            assert_eq!(report(way, &biased).margin_accuracy, expected, "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn the_accuracy_under_the_margin_matches_the_definition_and_its_limits() {
+    for seed in 0..20 {
+        let margin = [1.0, 1.5, 2.0, 3.0, 4.0][seed as usize % 5];
+        // Near their classes, so that the margin decides for some samples.
+        let angles: Vec<f64> = (0..300).map(|i| f64::from(i) / 200.0).collect();
+        let batch = Batch::at_angles(seed, &angles, 6, 9, 2.0);
+        let batch = batch.with_margin(margin).with_bias(seed % 2 == 0);
+        for lambda in [0.0, 0.3, 2.0, 20.0, 1e12] {
+            let batch = batch.clone().with_lambda(lambda);
+            let wins = |sample: &usize| {
+                let logits = definition::logits(&batch, *sample);
+                let label = batch.labels[*sample];
+                let others = logits.iter().enumerate().filter(|(class, _)| *class != label);
+                others.into_iter().all(|(_, logit)| *logit < logits[label])
+            };
+            let expected = (0..batch.samples()).filter(wins).count() as f64 / 300.0;
+            for way in WAYS {
+                let found = report(way, &batch);
+                let what = format!("m = {margin}, λ = {lambda}, {way:?}");
+                assert!((found.margin_accuracy - expected).abs() < 1e-12, "{what}");
+                assert!(found.margin_accuracy <= found.accuracy, "{what}");
+                if margin == 1.0 || lambda == 1e12 {
+                    assert_eq!(found.margin_accuracy, found.accuracy, "{what}");
+                }
+                if lambda == 0.0 {
+                    let outside = 1.0 - found.inside_margin;
+                    assert!((found.margin_accuracy - outside).abs() < 1e-12, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// A tie goes to the first class, with and without a margin of 1.
+#[test]
+fn without_a_margin_both_accuracies_treat_ties_alike() {
+    let batch = Batch::new(&[&[1.0], &[1.0]], &[&[1.0], &[1.0]], &[0, 1]);
+    for way in [Way::Fused, Way::FusedBf16, Way::Composed, Way::ComposedF64] {
+        let found = report(way, &batch);
+        assert_eq!((found.accuracy, found.margin_accuracy), (0.5, 0.5), "{way:?}");
+    }
+}
+
 #[test]
 fn the_report_is_the_same_for_every_implementation() {
     for seed in 0..20 {
@@ -99,6 +158,7 @@ fn the_report_is_the_same_for_every_implementation() {
                 "{way:?}"
             );
             assert_eq!(found.inside_margin, exact.inside_margin, "{way:?}");
+            assert_eq!(found.margin_accuracy, exact.margin_accuracy, "{way:?}");
             let numbers = |r: &Report| {
                 let (t, x, w) = (r.theta, r.feature_norm, r.weight_norm);
                 let angles = [t.mean, t.p5, t.p25, t.p50, t.p75, t.p95];

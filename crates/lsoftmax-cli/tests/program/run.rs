@@ -111,6 +111,7 @@ impl Listener {
 pub struct Result {
     model: Vec<u8>,
     summary: Value,
+    test: Value,
     metrics: Vec<Value>,
 }
 
@@ -124,6 +125,7 @@ pub fn result(run: &Path) -> Result {
     Result {
         model: fs::read(run.join("model.safetensors")).expect("a file"),
         summary,
+        test: serde_json::from_str(&text("test.json")).expect("JSON"),
         metrics: metrics(run),
     }
 }
@@ -179,7 +181,7 @@ impl Reference {
     /// Copies the run as if it had been killed after the last checkpoint.
     pub fn put_unfinished(&self, run: &Path) {
         self.put(run);
-        for name in ["summary.json", "model.json", "model.safetensors"] {
+        for name in ["summary.json", "test.json", "model.json", "model.safetensors"] {
             fs::remove_file(run.join(name)).expect("it was there");
         }
     }

@@ -76,7 +76,7 @@ impl<'a> Embedding<'a> {
     }
 
     /// The features of a sample.
-    pub(super) fn feature(&self, sample: usize) -> &'a [f32] {
+    pub(crate) fn feature(&self, sample: usize) -> &'a [f32] {
         &self.features[sample * self.columns..][..self.columns]
     }
 
@@ -97,5 +97,16 @@ impl<'a> Embedding<'a> {
             samples[self.label(sample)].push(sample);
         }
         samples
+    }
+
+    /// At most `most` samples, equally many of each class and evenly spaced in sample order: those of
+    /// each class.
+    pub(crate) fn subsample(&self, most: usize) -> Vec<Vec<usize>> {
+        let quota = (most / self.classes()).max(1);
+        let spaced = |samples: Vec<usize>| {
+            let count = samples.len().min(quota);
+            (0..count).map(|index| samples[index * samples.len() / count]).collect()
+        };
+        self.by_class().into_iter().map(spaced).collect()
     }
 }

@@ -29,6 +29,7 @@ pub use curves::{Chart, Series};
 pub use embedding::Embedding;
 pub use error::FigureError;
 pub use page::{Figure, Page, Table};
+pub(crate) use scatter::MAX_SAMPLES;
 pub use scatter::{Panel, scatter};
 pub use svg::Picture;
 

@@ -17,7 +17,7 @@ pub struct Panel<'a> {
 }
 
 /// The most samples drawn in a panel, divided equally among the classes.
-const MAX_SAMPLES: usize = 2000;
+pub(crate) const MAX_SAMPLES: usize = 2000;
 /// Panels per row.
 const PANELS_PER_ROW: usize = 4;
 const PANEL_SIDE: f64 = 260.0;
@@ -99,7 +99,7 @@ pub fn scatter(panels: &[Panel<'_>], classes: &[String]) -> Result<Picture, Figu
 
 /// Draws a panel centred at `(x, y)`.
 fn draw_panel(svg: &mut Svg, (x, y): (f64, f64), embedding: &Embedding<'_>, classes: &[String]) {
-    let drawn = subsample(embedding);
+    let drawn = embedding.subsample(MAX_SAMPLES);
     let norm = |sample: &usize| {
         let [a, b] = coordinates(embedding.feature(*sample));
         a.hypot(b)
@@ -157,16 +157,6 @@ fn draw_ticks(svg: &mut Svg, (x, y): (f64, f64), furthest: f64, scale: f64) {
             svg.text((x - 5.0, y - at + 3.5), Anchor::End, font, f64::INFINITY, &text);
         }
     }
-}
-
-/// The samples of each class that are drawn.
-fn subsample(embedding: &Embedding<'_>) -> Vec<Vec<usize>> {
-    let quota = (MAX_SAMPLES / embedding.classes()).max(1);
-    let spaced = |samples: Vec<usize>| {
-        let count = samples.len().min(quota);
-        (0..count).map(|index| samples[index * samples.len() / count]).collect()
-    };
-    embedding.by_class().into_iter().map(spaced).collect()
 }
 
 /// The classes whose weights are not zero, and the angle of these.

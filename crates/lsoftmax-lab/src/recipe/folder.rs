@@ -53,8 +53,8 @@ impl Recipe {
         full.augment = Augment { pad: shape.height.min(shape.width) / 8, flip: true };
         full.validation = validation;
         full.network = NetworkChoice::Described(network(shape, classes));
-        full.lambda =
-            LambdaSchedule::power(1000.0, 2e-5, 45.0, lambda_min).expect("it is a schedule");
+        let lambda = LambdaSchedule::power(1000.0, 2e-5, 45.0, lambda_min);
+        full.lambda = lambda.expect("it is a schedule").into();
         full.batch = batch;
         (full.log_every, full.checkpoint_every) = (60, 600);
         // The learning rate is proportional to the batch size.

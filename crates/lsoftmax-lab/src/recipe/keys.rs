@@ -41,6 +41,7 @@ const RECIPE: &[Key] = &[
     ("seed", Value),
     ("precision", Value),
     ("evaluate_every", Value),
+    ("test_curve", Value),
     ("log_every", Value),
     ("checkpoint_every", Value),
     ("on_divergence", Value),

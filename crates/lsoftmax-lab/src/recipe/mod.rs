@@ -22,13 +22,14 @@ mod choice;
 mod error;
 mod folder;
 mod keys;
+mod lambda;
 mod read;
 mod same_experiment;
 mod scaled;
 
 use std::collections::BTreeMap;
 
-use lsoftmax::{LambdaSchedule, Margin, Precision};
+use lsoftmax::{Margin, Precision};
 use lsoftmax_data::{Augment, DataSource};
 use lsoftmax_nn::{NetworkConfig, NetworkError};
 use serde::de::value::MapAccessDeserializer;
@@ -37,6 +38,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use choice::ForDataError;
 pub use error::{Position, RecipeError};
+pub use lambda::Lambda;
 
 pub use crate::objective::Objective;
 use crate::optimiser::Sgd;
@@ -66,8 +68,8 @@ pub struct Recipe {
     pub loss: Objective,
     /// The margin m.
     pub margin: Margin,
-    /// λ by step.
-    pub lambda: LambdaSchedule,
+    /// λ: by step, or automatic.
+    pub lambda: Lambda,
     /// The number of images per batch.
     pub batch: usize,
     /// The number of batches per step, whose gradients are averaged. All schedules count optimiser steps.
@@ -90,6 +92,10 @@ pub struct Recipe {
     pub precision: Precision,
     /// The number of steps between evaluations on the held-out images.
     pub evaluate_every: u64,
+    /// Whether each evaluation is also done on the test images, for a picture of the test error by step.
+    /// Nothing is selected by it: neither the learning rate nor the model depends on these evaluations.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub test_curve: bool,
     /// The number of steps between lines of the log.
     pub log_every: u64,
     /// The number of steps between checkpoints.

@@ -8,10 +8,11 @@ use super::keys;
 use super::{Position, Recipe, RecipeError};
 
 /// Terms in serde's messages, and their replacements.
-const SERDE_TERMS: [(&str, &str); 5] = [
+const SERDE_TERMS: [(&str, &str); 6] = [
     ("expected usize", "expected an integer of at least 0"),
     ("expected u64", "expected an integer of at least 0"),
     ("expected f64", "expected a number"),
+    ("expected a boolean", "expected true or false"),
     ("missing field", "missing key"),
     ("unknown variant", "unknown choice"),
 ];

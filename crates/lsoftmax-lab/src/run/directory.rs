@@ -22,6 +22,8 @@ pub const RECIPE: &str = "recipe.toml";
 pub const ENVIRONMENT: &str = "environment.json";
 /// The log.
 pub const METRICS: &str = "metrics.jsonl";
+/// The details of the evaluation on the test images.
+pub const TEST: &str = "test.json";
 /// The results.
 pub const SUMMARY: &str = "summary.json";
 
@@ -99,6 +101,16 @@ impl RunDirectory {
     /// When it cannot be written.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), RunError> {
         let mut text = serde_json::to_string_pretty(value).expect("plain values become JSON");
+        text.push('\n');
+        self.write(name, text.as_bytes())
+    }
+
+    /// Writes a JSON file of one line atomically.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_compact_json(&self, name: &str, value: &impl Serialize) -> Result<(), RunError> {
+        let mut text = serde_json::to_string(value).expect("plain values become JSON");
         text.push('\n');
         self.write(name, text.as_bytes())
     }

@@ -17,7 +17,7 @@ pub enum Metric {
     Training {
         /// The number of steps done.
         step: u64,
-        /// Loss, accuracy, angle and norm.
+        /// Loss, accuracies, angle and norm.
         #[serde(flatten)]
         means: BatchMetrics,
         /// λ.
@@ -29,6 +29,16 @@ pub enum Metric {
     },
     /// An evaluation on the held-out images.
     Validation {
+        /// The number of steps done.
+        step: u64,
+        /// The mean cross-entropy, without the margin.
+        loss: f64,
+        /// The error rate in percent.
+        error: f64,
+    },
+    /// An evaluation on the test images, for a picture only: see
+    /// [`Recipe::test_curve`](crate::recipe::Recipe::test_curve).
+    Test {
         /// The number of steps done.
         step: u64,
         /// The mean cross-entropy, without the margin.
@@ -132,5 +142,26 @@ impl Metrics {
             line.clear();
         }
         Ok(metrics)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_an_older_version_is_read() {
+        let line = r#"{"kind":"training","step":7,"loss":1.5,"accuracy":0.5,"angle":80.0,"feature_norm":2.0,"lambda":3.0,"learning_rate":0.1,"images_per_second":9.0}"#;
+        let Metric::Training { means, lambda, .. } = serde_json::from_str(line).unwrap() else {
+            panic!("it is a training line")
+        };
+        let expected = BatchMetrics {
+            loss: 1.5,
+            accuracy: 0.5,
+            margin_accuracy: 0.0,
+            angle: 80.0,
+            feature_norm: 2.0,
+        };
+        assert_eq!((means, lambda), (expected, 3.0));
     }
 }

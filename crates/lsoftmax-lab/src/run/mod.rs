@@ -8,6 +8,7 @@
 //! RUN/checkpoints/        the last two checkpoints, each one file with a checksum
 //! RUN/model.safetensors   the weights of the finished model
 //! RUN/model.json          the description of the model, with the mean image
+//! RUN/test.json           which test images are misclassified, how similar the classes are
 //! RUN/summary.json        the results
 //! ```
 //!
@@ -23,7 +24,7 @@ mod tensorboard;
 
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::prune;
-pub use directory::{ENVIRONMENT, METRICS, RECIPE, RunDirectory, SUMMARY};
+pub use directory::{ENVIRONMENT, METRICS, RECIPE, RunDirectory, SUMMARY, TEST};
 pub(crate) use directory::{read_json, write_atomic};
 pub use environment::Environment;
 pub use error::RunError;

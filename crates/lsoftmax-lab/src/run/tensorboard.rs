@@ -48,6 +48,7 @@ impl TensorBoard {
                     &[
                         ("loss", means.loss),
                         ("accuracy", means.accuracy),
+                        ("margin_accuracy", means.margin_accuracy),
                         ("angle", means.angle),
                         ("feature_norm", means.feature_norm),
                         ("lambda", lambda),
@@ -57,6 +58,9 @@ impl TensorBoard {
                 ),
             Metric::Validation { step, loss, error } => {
                 self.scalars(step, &[("validation/loss", loss), ("validation/error", error)])
+            }
+            Metric::Test { step, loss, error } => {
+                self.scalars(step, &[("test/loss", loss), ("test/error", error)])
             }
             Metric::Rollback(Rollback { to, .. }) => self.start(to),
         }

@@ -81,6 +81,7 @@ impl Journal {
         let means = BatchMetrics {
             loss: mean(sums.loss),
             accuracy: mean(sums.accuracy),
+            margin_accuracy: mean(sums.margin_accuracy),
             angle: mean(sums.angle),
             feature_norm: mean(sums.feature_norm),
         };

@@ -1,7 +1,7 @@
 //! Training by a recipe, in a directory from which it can be resumed.
 //!
-//! A step is a pure function of the model, the optimiser and the step number, which determines the
-//! batches, λ and the learning rate. A run that is killed and resumed therefore ends with bit-identical
+//! A step is a pure function of the model, the optimiser, the step number, which determines the batches,
+//! and λ and the learning rate, which follow from the step number or from a state in the checkpoint. A run that is killed and resumed therefore ends with bit-identical
 //! results.
 //!
 //! | file | contents |
@@ -10,11 +10,13 @@
 //! | `data` | the images, split |
 //! | `trainer` | the loop and the checkpoint |
 //! | `journal` | the log, the event files, the observer |
+//! | `auto_lambda` | λ by how well the margin is satisfied |
 //! | `rate` | the learning-rate schedule and its state |
 //! | `divergence`, `recovery` | detecting divergence, and rolling back |
 //!
 //! The step itself is [`learner`](crate::learner), the loss [`objective`](crate::objective).
 
+mod auto_lambda;
 mod data;
 mod divergence;
 mod error;

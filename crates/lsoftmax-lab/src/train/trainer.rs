@@ -10,6 +10,7 @@ use lsoftmax_data::Prefetch;
 use lsoftmax_nn::NetworkConfig;
 use serde::{Deserialize, Serialize};
 
+use super::auto_lambda::AutoLambda;
 use super::data::TrainingData;
 use super::divergence::{Divergence, Settings, check_evaluation, check_norm};
 use super::journal::{Journal, Observer, PendingSteps};
@@ -23,8 +24,9 @@ use crate::evaluate::{Evaluation, evaluate};
 use crate::learner::{Learner, StepError, StepSettings};
 use crate::model::{Classifier, ModelError};
 use crate::model_file::{self, ModelDescription};
-use crate::recipe::Recipe;
-use crate::run::{Checkpoint, Environment, Metric, Rollback, RunDirectory, SUMMARY, prune};
+use crate::recipe::{Lambda, Recipe};
+use crate::run::{Checkpoint, Environment, Metric, Rollback, RunDirectory, SUMMARY, TEST, prune};
+use crate::test_details::evaluate_with_details;
 
 /// Threads that prefetch batches. One makes many times what any CPU trains on.
 const LOADER_THREADS: usize = 1;
@@ -40,6 +42,8 @@ pub(super) struct TrainerState {
     /// The recipe as TOML.
     recipe: String,
     rate: RateState,
+    #[serde(default)]
+    auto_lambda: AutoLambda,
     #[serde(rename = "returns")]
     rollbacks: Vec<Rollback>,
     /// The length of the log in bytes.
@@ -60,6 +64,8 @@ pub(super) struct Trainer<'a> {
     journal: Journal,
     step: u64,
     rate: RateState,
+    /// Follows the metrics if the recipe's λ is automatic.
+    auto_lambda: AutoLambda,
     rollbacks: Vec<Rollback>,
     seconds: f64,
 }
@@ -87,6 +93,7 @@ impl<'a> Trainer<'a> {
             options,
             step: 0,
             rate: RateState::default(),
+            auto_lambda: AutoLambda::default(),
             rollbacks: Vec::new(),
             seconds: 0.0,
         };
@@ -156,6 +163,9 @@ impl<'a> Trainer<'a> {
             Err(StepError::Model(error)) => return Err(error.into()),
         };
         self.step = step;
+        if self.recipe.lambda == Lambda::Auto {
+            self.auto_lambda.next(&metrics, self.recipe.steps);
+        }
         self.journal.add_step(metrics, (accumulate * self.recipe.batch) as u64);
         check_norm(step, metrics.feature_norm, settings)?;
         Ok(taken)
@@ -182,6 +192,10 @@ impl<'a> Trainer<'a> {
             schedule.record_evaluation(found.loss);
             self.rate = schedule.state;
         }
+        if validate && let Some(found) = self.test_for_curve()? {
+            let metric = Metric::Test { step, loss: found.loss, error: found.error };
+            self.journal.log(&metric, observe)?;
+        }
         if due(self.recipe.checkpoint_every) || self.schedule().is_done() {
             self.checkpoint(observe)?;
         }
@@ -197,7 +211,11 @@ impl<'a> Trainer<'a> {
 
     /// The hyperparameters of the next step. λ does not fall below the bound set by the last rollback.
     fn next_settings(&self) -> StepSettings {
-        let lambda = self.recipe.lambda.at(self.step).max(recovery::lambda_floor(&self.rollbacks));
+        let lambda = match &self.recipe.lambda {
+            Lambda::Auto => self.auto_lambda.lambda,
+            Lambda::Schedule(schedule) => schedule.at(self.step),
+        };
+        let lambda = lambda.max(recovery::lambda_floor(&self.rollbacks));
         StepSettings { lambda, rate: self.schedule().at(self.step) }
     }
 
@@ -222,6 +240,17 @@ impl<'a> Trainer<'a> {
         Ok(Some(evaluate(&model, images, self.data.loader.mean())?))
     }
 
+    /// The evaluation on the test images, if the recipe asks for their curve. Nothing depends on it: a
+    /// loss that is not finite is left out of the log, and detected elsewhere.
+    fn test_for_curve(&self) -> Result<Option<Evaluation>, TrainError> {
+        let Some(images) = self.data.test.as_ref().filter(|_| self.recipe.test_curve) else {
+            return Ok(None);
+        };
+        let model = self.learner.model().clone().valid();
+        let found = evaluate(&model, images, self.data.loader.mean())?;
+        Ok(Some(found).filter(|found| found.loss.is_finite()))
+    }
+
     /// Writes a checkpoint, if the weights are finite.
     fn checkpoint(&mut self, observe: &mut Observer<'_>) -> Result<(), TrainError> {
         self.check_weights()?;
@@ -231,6 +260,7 @@ impl<'a> Trainer<'a> {
             data: self.data.digest.clone(),
             recipe: self.recipe.to_toml(),
             rate: self.rate,
+            auto_lambda: self.auto_lambda,
             rollbacks: self.rollbacks.clone(),
             log: self.journal.sync()?,
             pending: self.journal.pending,
@@ -282,7 +312,8 @@ impl<'a> Trainer<'a> {
             learner(&self.recipe, model).with_optimiser_record(optimiser).map_err(incompatible)?;
         self.journal.rewind(state.log, state.pending)?;
         self.step = step;
-        (self.rate, self.rollbacks, self.seconds) = (state.rate, state.rollbacks, state.seconds);
+        (self.rate, self.auto_lambda) = (state.rate, state.auto_lambda);
+        (self.rollbacks, self.seconds) = (state.rollbacks, state.seconds);
         Ok(())
     }
 
@@ -309,6 +340,7 @@ impl<'a> Trainer<'a> {
                 self.learner = learner(&self.recipe, self.fresh_model()?);
                 self.journal.rewind(0, PendingSteps::default())?;
                 (self.step, self.rate) = (0, RateState::default());
+                self.auto_lambda = AutoLambda::default();
             }
         }
         // The log was truncated, and with it the rollbacks since the checkpoint.
@@ -329,13 +361,13 @@ impl<'a> Trainer<'a> {
         fresh_model(&self.recipe, &self.network, classes, &self.compute)
     }
 
-    /// Evaluates the model and writes the model and the summary.
+    /// Evaluates the model and writes the model, the details of the test images and the summary.
     fn finish(self) -> Result<RunOutcome, TrainError> {
         let validation = self.validate()?;
         let model = self.learner.model().clone().valid();
         let mean = self.data.loader.mean();
         let test = match &self.data.test {
-            Some(images) => Some(evaluate(&model, images, mean)?),
+            Some(images) => Some(evaluate_with_details(&model, images, mean)?),
             None => None,
         };
         let Recipe { name, data, margin, seed, batch, .. } = self.recipe;
@@ -353,6 +385,9 @@ impl<'a> Trainer<'a> {
             mean: mean.clone(),
         };
         model_file::write(&self.run, &model, &description)?;
+        if let Some((_, details)) = &test {
+            self.run.write_compact_json(TEST, details)?;
+        }
         let summary = RunSummary {
             recipe: name,
             data,
@@ -361,7 +396,7 @@ impl<'a> Trainer<'a> {
             steps: self.step,
             batch,
             validation,
-            test,
+            test: test.map(|(evaluation, _)| evaluation),
             seconds: self.seconds,
             rollbacks: self.rollbacks.len(),
             environment: Environment::current(&self.compute),

@@ -5,10 +5,10 @@ use std::path::Path;
 use clap::{Args, Id};
 use lsoftmax::{Margin, Precision};
 use lsoftmax_data::{DataDir, DataSource};
-use lsoftmax_lab::recipe::{OnDivergence, Recipe};
+use lsoftmax_lab::recipe::{Lambda, OnDivergence, Recipe};
 
 use crate::failure::Failure;
-use crate::value_parsers::{margin, precision};
+use crate::value_parsers::{lambda_of_run, margin, precision};
 
 // The arguments that choose or change a recipe. A resumed run keeps its own: `--resume` conflicts
 // with every argument that is added here.
@@ -26,6 +26,9 @@ pub struct RecipeArguments {
     /// The margin m, any number from 1 (softmax) to 1000
     #[arg(long, value_name = "M", value_parser = margin, allow_negative_numbers = true)]
     margin: Option<Margin>,
+    /// λ instead of the recipe's: auto, which needs no tuning, or a number for a constant λ
+    #[arg(long, value_name = "λ", value_parser = lambda_of_run, allow_negative_numbers = true)]
+    lambda: Option<Lambda>,
     /// The seed of initial weights, order and augmentation
     #[arg(long, allow_negative_numbers = true)]
     seed: Option<u64>,
@@ -75,6 +78,7 @@ impl RecipeArguments {
             data,
             quick: _,
             margin,
+            lambda,
             seed,
             steps,
             keep_schedules,
@@ -85,9 +89,15 @@ impl RecipeArguments {
             learning_rate,
             precision,
         } = self;
-        if margin.is_some() && !recipe.loss.uses_margin() {
+        let useless = match (&margin, &lambda) {
+            _ if recipe.loss.uses_margin() => None,
+            (Some(_), _) => Some("--margin"),
+            (_, Some(_)) => Some("--lambda"),
+            (None, None) => None,
+        };
+        if let Some(argument) = useless {
             return Err(Failure::bad_input(format!(
-                "{} trains the hinge loss, which has no margin: leave --margin out",
+                "{} trains the hinge loss, which has no margin: leave {argument} out",
                 recipe.name
             )));
         }
@@ -97,15 +107,16 @@ impl RecipeArguments {
         if let Some(data) = data.filter(|data| *data != recipe.data) {
             recipe = recipe.with_data(data);
         }
-        // The paper's result is not that of another batch size, learning rate or clipping.
-        if batch.is_some() || accumulate.is_some() || clip_norm.is_some() || learning_rate.is_some()
-        {
+        // The paper's result is not that of another λ, batch size, learning rate or clipping.
+        let other_batch = batch.is_some() || accumulate.is_some();
+        if lambda.is_some() || other_batch || clip_norm.is_some() || learning_rate.is_some() {
             recipe.expected.clear();
         }
         if let Some(rate) = learning_rate {
             recipe.learning_rate = recipe.learning_rate.with_rate(rate);
         }
         recipe.validation = validation.unwrap_or(recipe.validation);
+        recipe.lambda = lambda.unwrap_or(recipe.lambda);
         recipe.margin = margin.unwrap_or(recipe.margin);
         recipe.seed = seed.unwrap_or(recipe.seed);
         recipe.batch = batch.unwrap_or(recipe.batch);

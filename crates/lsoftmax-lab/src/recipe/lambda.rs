@@ -1,0 +1,108 @@
+//! λ of a recipe: a schedule, or left to the trainer.
+
+use lsoftmax::{LambdaError, LambdaSchedule};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// λ of a training run.
+///
+/// In a recipe `lambda = "auto"`, a number for a constant λ, or the table of a schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lambda {
+    /// Decreased as fast as the network can satisfy the margin; see `train/auto_lambda.rs`.
+    Auto,
+    /// A function of the optimiser step.
+    Schedule(LambdaSchedule),
+}
+
+/// The name of [`Lambda::Auto`].
+const AUTO: &str = "auto";
+
+impl Lambda {
+    /// A constant λ.
+    ///
+    /// # Errors
+    /// When `value` is negative or not finite.
+    pub fn constant(value: f64) -> Result<Self, LambdaError> {
+        LambdaSchedule::constant(value).map(Self::Schedule)
+    }
+
+    /// The schedule, unless it is automatic.
+    pub fn schedule(&self) -> Option<&LambdaSchedule> {
+        match self {
+            Self::Auto => None,
+            Self::Schedule(schedule) => Some(schedule),
+        }
+    }
+
+    /// λ of a run that is `factor` times as long; see [`LambdaSchedule::stretched`]. An automatic λ
+    /// adapts to the length by itself.
+    ///
+    /// # Errors
+    /// When `factor` is not above 0 and finite.
+    pub fn stretched(&self, factor: f64) -> Result<Self, LambdaError> {
+        match self {
+            Self::Auto => Ok(Self::Auto),
+            Self::Schedule(schedule) => schedule.stretched(factor).map(Self::Schedule),
+        }
+    }
+}
+
+impl From<LambdaSchedule> for Lambda {
+    fn from(schedule: LambdaSchedule) -> Self {
+        Self::Schedule(schedule)
+    }
+}
+
+impl Serialize for Lambda {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str(AUTO),
+            Self::Schedule(schedule) => schedule.serialize(serializer),
+        }
+    }
+}
+
+/// Implemented by hand, because the error of a derived untagged enum would not say what is wrong with
+/// the schedule.
+impl<'de> Deserialize<'de> for Lambda {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AutoNumberOrTable;
+
+        impl<'de> Visitor<'de> for AutoNumberOrTable {
+            type Value = Lambda;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("\"auto\", a number or a schedule")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Lambda, E> {
+                match name {
+                    AUTO => Ok(Lambda::Auto),
+                    _ => Err(E::custom(format_args!(
+                        "unknown choice `{name}`, expected `auto`, a number or a schedule"
+                    ))),
+                }
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Lambda, E> {
+                Lambda::constant(value).map_err(E::custom)
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Lambda, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Lambda, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Lambda, A::Error> {
+                LambdaSchedule::deserialize(MapAccessDeserializer::new(map)).map(Lambda::Schedule)
+            }
+        }
+
+        deserializer.deserialize_any(AutoNumberOrTable)
+    }
+}

@@ -1,0 +1,136 @@
+//! `lambda = "auto"`: λ by how well the network satisfies the margin.
+//!
+//! A schedule by step must be tuned to the data and to the learning-rate schedule: if λ falls too early,
+//! at a high learning rate, the margin costs more images than it separates, and training stalls; if it
+//! falls too late, the margin never acts. Here the margin is introduced as fast as the network can
+//! satisfy it. λ falls as long as nearly all images that are classified correctly remain so with the
+//! margin at the current λ. While the learning rate is high, the margin soon costs too many of them, and
+//! λ waits; when the rate drops, the classes separate further, and λ follows.
+//!
+//! λ is a function of the metrics of all previous steps. Its state is in the checkpoint, so that a
+//! resumed run continues with the same λ.
+
+use serde::{Deserialize, Serialize};
+
+use crate::objective::BatchMetrics;
+
+/// λ at the first step, where the loss is almost that of softmax, and its maximum.
+const START: f64 = 1000.0;
+/// The minimum of λ, where the margin is all but complete.
+const LEAST: f64 = 1e-3;
+/// λ falls while at least this fraction of the images that are classified correctly remain so under the
+/// margin, and rises otherwise.
+const KEEP: f64 = 0.9;
+/// λ changes by a factor of e^SPEED over the whole run if it only falls or only rises. From [`START`] to
+/// [`LEAST`] is a factor of e^13.8.
+const SPEED: f64 = 16.0;
+/// The time constant of the moving averages, as a fraction of the run.
+const AVERAGED_FRACTION: f64 = 0.01;
+/// The least time constant of the moving averages, in steps.
+const FEWEST_AVERAGED_STEPS: f64 = 5.0;
+
+/// λ and the moving averages that it follows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct AutoLambda {
+    /// λ of the next step.
+    pub lambda: f64,
+    /// The moving average of the accuracy without the margin; `None` before the first step.
+    accuracy: Option<f64>,
+    /// The moving average of the accuracy with the margin; `None` before the first step.
+    margin_accuracy: Option<f64>,
+}
+
+impl Default for AutoLambda {
+    fn default() -> Self {
+        Self { lambda: START, accuracy: None, margin_accuracy: None }
+    }
+}
+
+impl AutoLambda {
+    /// Updates λ after a step with these metrics, in a run of at most `steps` steps.
+    pub fn next(&mut self, metrics: &BatchMetrics, steps: u64) {
+        let steps = steps as f64;
+        let share = 1.0 / (AVERAGED_FRACTION * steps).max(FEWEST_AVERAGED_STEPS);
+        let average = |old: Option<f64>, new: f64| old.map_or(new, |old| old + share * (new - old));
+        let accuracy = average(self.accuracy, metrics.accuracy);
+        let margin_accuracy = average(self.margin_accuracy, metrics.margin_accuracy);
+        let factor = (-SPEED / steps).exp();
+        let satisfied = margin_accuracy >= KEEP * accuracy;
+        let lambda = if satisfied { self.lambda * factor } else { self.lambda / factor };
+        *self = Self {
+            lambda: lambda.clamp(LEAST, START),
+            accuracy: Some(accuracy),
+            margin_accuracy: Some(margin_accuracy),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn metrics(accuracy: f64, margin_accuracy: f64) -> BatchMetrics {
+        BatchMetrics { accuracy, margin_accuracy, ..BatchMetrics::default() }
+    }
+
+    fn after(steps: u64, of: u64, metrics: BatchMetrics) -> AutoLambda {
+        let mut auto = AutoLambda::default();
+        (0..steps).for_each(|_| auto.next(&metrics, of));
+        auto
+    }
+
+    #[test]
+    fn lambda_falls_at_the_stated_speed_while_the_margin_is_satisfied() {
+        for steps in [100, 18_000] {
+            let half = after(steps / 2, steps, metrics(0.8, 0.75));
+            let expected = START * (-SPEED / 2.0).exp();
+            assert!((half.lambda / expected - 1.0).abs() < 1e-9, "{half:?}");
+            assert_eq!(after(steps, steps, metrics(0.8, 0.75)).lambda, LEAST);
+        }
+    }
+
+    #[test]
+    fn lambda_rises_while_the_margin_costs_too_much() {
+        let steps = 1000;
+        let mut auto = after(steps / 2, steps, metrics(0.8, 0.8));
+        let low = auto.lambda;
+        // The averages need about half of their time constant of 10 steps to notice.
+        (0..20).for_each(|_| auto.next(&metrics(0.8, 0.6), steps));
+        let turned = auto.lambda;
+        (0..100).for_each(|_| auto.next(&metrics(0.8, 0.6), steps));
+        assert!(turned > low);
+        assert!((auto.lambda / turned / (SPEED / 10.0).exp() - 1.0).abs() < 1e-9, "{auto:?}");
+        assert_eq!(after(steps, steps, metrics(0.8, 0.6)).lambda, START);
+    }
+
+    #[test]
+    fn a_single_bad_batch_does_not_turn_lambda() {
+        let mut auto = after(100, 10_000, metrics(0.8, 0.8));
+        let before = auto.lambda;
+        auto.next(&metrics(0.8, 0.3), 10_000);
+        assert!(auto.lambda < before);
+    }
+
+    proptest! {
+        #[test]
+        fn lambda_stays_in_its_range_and_depends_only_on_its_state(
+            batches in prop::collection::vec((0.0f64..=1.0, 0.0f64..=1.0), 1..300),
+            steps in prop_oneof![Just(1u64), Just(u64::MAX), 2u64..1000],
+        ) {
+            let mut auto = AutoLambda::default();
+            let mut resumed = auto;
+            for (accuracy, share) in batches {
+                let batch = metrics(accuracy, accuracy * share);
+                // As if the run were killed after every step.
+                let text = toml::to_string(&resumed).unwrap();
+                resumed = toml::from_str(&text).unwrap();
+                auto.next(&batch, steps);
+                resumed.next(&batch, steps);
+                prop_assert_eq!(auto, resumed);
+                prop_assert!((LEAST..=START).contains(&auto.lambda));
+            }
+        }
+    }
+}
