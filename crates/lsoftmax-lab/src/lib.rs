@@ -7,7 +7,7 @@
 //! | [`train`], [`run`] | training by a recipe, and the directory from which it can be resumed |
 //! | [`evaluate`], [`model_file`], [`inference`] | accuracy of a model, its files, and its use |
 //! | [`loss`] | the loss and its gradients for arrays in files |
-//! | [`figures`], [`plot`], [`demo`] | plots, tables and HTML pages; curves of runs; Figure 2 of the paper |
+//! | [`figures`], [`plot`], [`demo`], [`two_classes`] | plots, tables and HTML pages; curves of runs; Figures 2 and 4 of the paper |
 //! | [`mod@bench`] | speed and memory of the head and of training |
 //! | [`threads`] | the thread pool |
 //!
@@ -31,3 +31,4 @@ pub mod recipe;
 pub mod run;
 pub mod threads;
 pub mod train;
+pub mod two_classes;
