@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use crate::evaluate::for_each_image;
 use crate::figures::{
-    ClassAngles, Embedding, Figure, FigureError, Page, Panel, Picture, Table, scatter,
+    Cell, ClassAngles, Embedding, Figure, FigureError, Page, Panel, Picture, Section, Table,
+    scatter,
 };
 use crate::inference::InferenceError;
 use crate::model::ModelError;
@@ -179,24 +180,24 @@ impl DemoRow {
 
 impl Demo {
     fn page(&self, picture: Picture) -> Page {
+        let table = Table {
+            caption: "On the 10,000 test images".into(),
+            head: HEAD.map(String::from).to_vec(),
+            rows: self.rows.iter().map(|row| row.cells().map(Cell::from).to_vec()).collect(),
+            ..Table::default()
+        };
+        let caption = "Features of 2,000 test images for each margin (Figure 2 of the paper)";
+        let figure = Figure { files: vec!["figure2.svg".into()], ..Figure::new(caption, picture) };
         Page {
             title: "Large-margin softmax on MNIST".into(),
-            paragraphs: vec![
+            introduction: vec![
                 "The paper's network with two features, trained on MNIST with margins of 1 (softmax) to 4. \
                  Every dot is a test image, every colour a digit, every line the weights of a class."
                     .into(),
                 "Angular margin: how much nearer a feature is, in angle, to its own class than to the next."
                     .into(),
             ],
-            tables: vec![Table {
-                caption: "On the 10,000 test images".into(),
-                head: HEAD.map(String::from).to_vec(),
-                rows: self.rows.iter().map(|row| row.cells().to_vec()).collect(),
-            }],
-            figures: vec![Figure {
-                caption: "Features of 2,000 test images for each margin (Figure 2 of the paper)".into(),
-                picture,
-            }],
+            sections: vec![Section::new("results", "").table(table).figure(figure)],
             command: "lsoftmax".into(),
         }
     }

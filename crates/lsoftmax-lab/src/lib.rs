@@ -9,7 +9,7 @@
 //! | [`model_file`], [`inference`] | the files of a model, and its use |
 //! | [`loss`] | the loss and its gradients for arrays in files |
 //! | [`records`], [`reproduce`], [`report`] | finished runs without weights; the runs behind the paper's tables and figures; both from records |
-//! | [`figures`], [`plot`], [`demo`] | plots, tables and HTML pages; curves of runs; Figure 2 of the paper |
+//! | [`figures`], [`plot`], [`demo`], [`two_classes`] | plots, tables and HTML pages; curves of runs; Figures 2 and 4 of the paper |
 //! | [`mod@bench`] | speed and memory of the head and of training |
 //! | [`threads`] | the thread pool |
 //!
@@ -37,3 +37,4 @@ pub mod run;
 pub mod test_details;
 pub mod threads;
 pub mod train;
+pub mod two_classes;

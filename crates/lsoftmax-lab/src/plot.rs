@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::figures::{Chart, Figure, FigureError, Page, Scale, Series};
+use crate::figures::{Chart, Figure, FigureError, Page, Scale, Section, Series};
 use crate::run::{METRICS, Metric, Metrics, RunError};
 
 /// Why there is no page.
@@ -59,14 +59,17 @@ pub fn plot(runs: &[PathBuf], out: &Path) -> Result<Plotted, PlotError> {
             }
         }
         let name = run.file_name().unwrap_or(run.as_os_str()).to_string_lossy().into_owned();
-        losses.push(Series { name: name.clone(), points: loss });
-        errors.push(Series { name: name.clone(), points: error });
-        test_errors.push(Series { name, points: test_error });
+        losses.push(Series::by_step(name.clone(), loss));
+        errors.push(Series::by_step(name.clone(), error));
+        test_errors.push(Series::by_step(name, test_error));
     }
-    let charts =
-        [("Training loss", losses), ("Held-out error, %", errors), ("Test error, %", test_errors)];
-    let mut figures = Vec::new();
-    for (title, mut series) in charts {
+    let charts = [
+        ("loss", "Training loss", losses),
+        ("error", "Held-out error, %", errors),
+        ("test-error", "Test error, %", test_errors),
+    ];
+    let mut section = Section::new("curves", "");
+    for (id, title, mut series) in charts {
         series.retain(|series| !series.points.is_empty());
         if series.is_empty() {
             continue;
@@ -78,14 +81,14 @@ pub fn plot(runs: &[PathBuf], out: &Path) -> Result<Plotted, PlotError> {
             series,
             ..Chart::default()
         };
-        figures.push(Figure { caption: format!("{title} by step"), picture: chart.draw()? });
+        let figure = Figure::new(format!("{title} by step"), chart.draw()?);
+        section = section.figure(Figure { id: id.into(), ..figure });
     }
     let names: Vec<_> = runs.iter().map(|run| run.display().to_string()).collect();
     let page = Page {
         title: "Training runs".into(),
-        paragraphs: Vec::new(),
-        tables: Vec::new(),
-        figures,
+        introduction: Vec::new(),
+        sections: vec![section],
         command: format!("lsoftmax plot {} --out {}", names.join(" "), out.display()),
     };
     page.write(out)?;

@@ -10,7 +10,7 @@ fn chart(scale: Scale, series: &[&[(u64, f64)]]) -> Chart {
     let series = series
         .iter()
         .enumerate()
-        .map(|(index, points)| Series { name: format!("run {index}"), points: points.to_vec() })
+        .map(|(index, points)| Series::by_step(format!("run {index}"), points.to_vec()))
         .collect();
     Chart { title: "Loss".into(), x_title: "step".into(), scale, series, ..Chart::default() }
 }
@@ -87,16 +87,14 @@ fn a_long_run_makes_a_small_file_that_keeps_its_peak() {
 #[test]
 fn many_runs_with_long_names_have_room() {
     let names = ["a", "a run with <tags> & \"quotes\"", &"long ".repeat(60), "λ = 数"];
-    let series = |index: usize| Series {
-        name: names[index % 4].into(),
-        points: vec![(0, index as f64), (9, 1.0)],
-    };
+    let series = |index: usize| Series::by_step(names[index % 4], [(0, index as f64), (9, 1.0)]);
     let chart = Chart {
         title: "long ".repeat(60),
         x_title: "long ".repeat(60),
         y_title: "long ".repeat(60),
         scale: Scale::Linear,
         series: (0..60).map(series).collect(),
+        ..Chart::default()
     };
     let picture = chart.draw().unwrap();
     let document = read(picture.as_str());

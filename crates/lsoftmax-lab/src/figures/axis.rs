@@ -40,20 +40,20 @@ impl Axis {
         }
     }
 
-    /// An axis from the first to the last training step.
-    pub fn steps(low: u64, high: u64) -> Self {
-        let (low, high) = (low as f64, high as f64);
-        let high = if high > low { high } else { low * (1.0 + 1e-9) + 1.0 };
-        let step = round_step((high - low) / 6.0).max(1.0);
-        let (first, last) = ((low / step).ceil(), (high / step).floor());
+    /// A linear axis from exactly `low` to exactly `high`, with ticks at multiples of `every`, or of a
+    /// round number if `None`; of a whole number if all values are `whole`.
+    pub fn exact(low: f64, high: f64, whole: bool, every: Option<f64>) -> Self {
+        let size = low.abs().max(high.abs());
+        let least = if whole { 0.0 } else { (size * 1e-9).max(1.0 / LARGEST) };
+        let high = if high - low > least { high } else { low + size * 1e-9 + 1.0 };
+        let range = high - low;
+        let round = round_step(range / 6.0).max(if whole { 1.0 } else { 0.0 });
+        let step = every.filter(|every| (1.0..=20.0).contains(&(range / every))).unwrap_or(round);
+        let (first, last) = ((low / step - 1e-9).ceil(), (high / step + 1e-9).floor());
         // Long labels would overlap: from 1e9 on, they have at most three digits after the first.
-        let digits = if high < 1e9 { step } else { step.max(high * 1e-3) };
-        Self {
-            scale: Scale::Linear,
-            low,
-            high,
-            ticks: ticks_at_multiples(step, first, last, digits),
-        }
+        let digits = if size < 1e9 { step } else { step.max(size * 1e-3) };
+        let ticks = ticks_at_multiples(step, first, last, digits);
+        Self { scale: Scale::Linear, low, high, ticks }
     }
 
     fn linear(low: f64, high: f64) -> Self {

@@ -74,13 +74,13 @@ pub enum FigureError {
     NoValues(String),
     /// A value that is not positive on a logarithmic axis.
     #[error(
-        "series \"{series}\" is {value} at step {step}, which a logarithmic axis cannot show; use a linear one"
+        "series \"{series}\" is {value} at {at}, which a logarithmic axis cannot show; use a linear one"
     )]
     Logarithm {
         /// The series' name.
         series: String,
-        /// The step.
-        step: u64,
+        /// Where, such as "step 3".
+        at: String,
         /// The value.
         value: f64,
     },
@@ -98,6 +98,39 @@ pub enum FigureError {
         /// The number of cells of the head.
         expected: usize,
     },
+    /// A square matrix is expected.
+    #[error("panel \"{panel}\" has {found} numbers, but {classes} classes need {}", classes * classes)]
+    Matrix {
+        /// The panel's title.
+        panel: String,
+        /// Its number of values.
+        found: usize,
+        /// The number of classes.
+        classes: usize,
+    },
+    /// A number that is not a cosine.
+    #[error(
+        "panel \"{panel}\" has {value} in row {row}, column {column}; cosines are from −1 to 1"
+    )]
+    Cosine {
+        /// The panel's title.
+        panel: String,
+        /// The row.
+        row: usize,
+        /// The column.
+        column: usize,
+        /// The value.
+        value: f64,
+    },
+    /// A scale at which a picture has no pixels or too many.
+    #[error("a PNG at scale {0} would be empty or larger than 16,384 pixels; use one near 2")]
+    Scale(f64),
+    /// An anchor that is empty, is used twice or has characters that links cannot hold.
+    #[error("the anchor \"{0}\" is not unique or not made of letters, digits, - and _")]
+    Anchor(String),
+    /// A link that leads nowhere, or away from the page's directory.
+    #[error("the link \"{0}\" is neither an anchor of the page (#name) nor a relative path")]
+    Link(String),
     /// A file that could not be written.
     #[error(
         "{}: cannot be written ({source}); check the directory, its permissions and the space left", path.display()

@@ -3,11 +3,15 @@
 //! | | |
 //! |---|---|
 //! | [`scatter`](fn@scatter) | two-dimensional features by class, one panel per margin: Figure 2 of the paper |
+//! | [`psi`](fn@psi) | ψ(θ) of several margins: Figure 3 |
+//! | [`decision_boundaries`] | the boundaries of two classes and the margin between them: Figure 4 |
+//! | [`heat_maps`](fn@heat_maps) | cosines between classes: Figure 5 |
+//! | [`Chart`], [`chart_row`] | curves by step, alone or side by side: loss, accuracy, λ, learning rate; Figures 6 and 7 |
 //! | [`ClassAngles`] | the angles within and between classes, in any dimension |
-//! | [`Chart`] | curves by step: loss, accuracy, λ, learning rate |
+//! | [`Picture`] | what these draw, to be written as SVG or PNG |
 //! | [`Page`] | one HTML page with text, tables and pictures |
 //!
-//! The same numbers give the same bytes. Nothing here reads files: callers provide the numbers.
+//! The same numbers give the same bytes, in PNG too: its font is part of the program. Nothing here reads files: callers provide the numbers.
 
 use std::path::Path;
 
@@ -15,23 +19,31 @@ use lsoftmax_data::files;
 
 mod angles;
 mod axis;
+mod boundaries;
 mod curves;
 mod embedding;
 mod error;
+mod heat_maps;
 mod legend;
 mod page;
+mod palette;
+mod picture;
+mod psi;
 mod scatter;
 mod svg;
 
 pub use angles::ClassAngles;
 pub use axis::Scale;
-pub use curves::{Chart, Series};
+pub use boundaries::{BoundaryPanel, decision_boundaries};
+pub use curves::{Chart, Series, chart_row};
 pub use embedding::Embedding;
 pub use error::FigureError;
-pub use page::{Figure, Page, Table};
+pub use heat_maps::{HeatMap, heat_maps};
+pub use page::{Cell, Content, Figure, Page, Section, Table};
+pub use picture::Picture;
+pub use psi::psi;
 pub(crate) use scatter::MAX_SAMPLES;
 pub use scatter::{Panel, scatter};
-pub use svg::Picture;
 
 /// Writes a file atomically; missing directories are created.
 fn write_file(path: &Path, contents: &[u8]) -> Result<(), FigureError> {

@@ -3,9 +3,10 @@
 use std::f64::consts::TAU;
 
 use super::axis::{format_number, round_step};
-use super::legend::{Legend, Mark, colour, text_colour_on};
-use super::svg::{Anchor, FAINT, Font, GREY, INK, Picture, Svg};
-use super::{Embedding, FigureError};
+use super::legend::{Legend, Mark};
+use super::palette::Paint;
+use super::svg::{Anchor, Font, Svg, coordinate};
+use super::{Embedding, FigureError, Picture};
 
 /// The test samples of one training run.
 #[derive(Clone, Debug)]
@@ -78,7 +79,7 @@ pub fn scatter(panels: &[Panel<'_>], classes: &[String]) -> Result<Picture, Figu
     for (index, panel) in panels.iter().enumerate() {
         let left = PADDING + (index % PANELS_PER_ROW) as f64 * (PANEL_SIDE + PADDING);
         let top = PADDING + (index / PANELS_PER_ROW) as f64 * (TITLE_HEIGHT + PANEL_SIDE);
-        let font = Font { size: 15.0, fill: INK, bold: true, outline: false };
+        let font = Font { size: 15.0, paint: Paint::Ink, bold: true, outline: false };
         svg.text(
             (left + PANEL_SIDE / 2.0, top + 16.0),
             Anchor::Middle,
@@ -108,33 +109,32 @@ fn draw_panel(svg: &mut Svg, (x, y): (f64, f64), embedding: &Embedding<'_>, clas
     let furthest = if furthest > 0.0 { furthest } else { 1.0 };
     let scale = SAMPLE_REACH / furthest;
 
-    svg.line((x - DIRECTION_REACH, y), (x + DIRECTION_REACH, y), FAINT, 1.0);
-    svg.line((x, y - DIRECTION_REACH), (x, y + DIRECTION_REACH), FAINT, 1.0);
+    let place = [coordinate(x), coordinate(y)].join(" ");
+    svg.open_group(&[("plot", "scatter"), ("origin", &place), ("unit", &format!("{scale:.6e}"))]);
+    svg.line((x - DIRECTION_REACH, y), (x + DIRECTION_REACH, y), Paint::Faint, 1.0);
+    svg.line((x, y - DIRECTION_REACH), (x, y + DIRECTION_REACH), Paint::Faint, 1.0);
     for (class, samples) in drawn.iter().enumerate().filter(|(_, samples)| !samples.is_empty()) {
         let place = |sample: &usize| {
             let [a, b] = coordinates(embedding.feature(*sample));
             (x + a * scale, y - b * scale)
         };
-        svg.dots(samples.iter().map(place), DOT_RADIUS, colour(class));
+        let data = [("series", classes[class].as_str())];
+        svg.dots(samples.iter().map(place), DOT_RADIUS, Paint::Series(class), &data);
     }
     let directions = class_directions(embedding);
     for (_, angle) in &directions {
-        svg.line(
-            (x, y),
-            (x + DIRECTION_REACH * angle.cos(), y - DIRECTION_REACH * angle.sin()),
-            INK,
-            0.7,
-        );
+        let end = (x + DIRECTION_REACH * angle.cos(), y - DIRECTION_REACH * angle.sin());
+        svg.line((x, y), end, Paint::Ink, 0.7);
     }
     draw_ticks(svg, (x, y), furthest, scale);
+    svg.close_group();
     if classes.iter().any(|name| name.chars().count() > 2) {
         return;
     }
     for (class, angle) in spread_apart(directions, 2.0 * BADGE_RADIUS / NAME_REACH) {
         let at = (x + NAME_REACH * angle.cos(), y - NAME_REACH * angle.sin());
-        svg.circle(at, BADGE_RADIUS, colour(class));
-        let font =
-            Font { size: 11.0, fill: text_colour_on(colour(class)), bold: true, outline: false };
+        svg.circle(at, BADGE_RADIUS, Paint::Series(class), &[]);
+        let font = Font { size: 11.0, paint: Paint::OnSeries(class), bold: true, outline: false };
         svg.text((at.0, at.1 + 4.0), Anchor::Middle, font, f64::INFINITY, &classes[class]);
     }
 }
@@ -142,15 +142,15 @@ fn draw_panel(svg: &mut Svg, (x, y): (f64, f64), embedding: &Embedding<'_>, clas
 /// Draws one or two ticks on each half axis, with labels on the positive halves.
 fn draw_ticks(svg: &mut Svg, (x, y): (f64, f64), furthest: f64, scale: f64) {
     let step = round_step(furthest / 2.5);
-    let font = Font { size: 10.0, fill: GREY, bold: false, outline: true };
+    let font = Font { size: 10.0, paint: Paint::Grey, bold: false, outline: true };
     for count in [-2.0, -1.0, 1.0, 2.0] {
         let value = count * step;
         let at = value * scale;
         if at.abs() > SAMPLE_REACH {
             continue;
         }
-        svg.line((x + at, y - 2.5), (x + at, y + 2.5), GREY, 1.0);
-        svg.line((x - 2.5, y - at), (x + 2.5, y - at), GREY, 1.0);
+        svg.line((x + at, y - 2.5), (x + at, y + 2.5), Paint::Grey, 1.0);
+        svg.line((x - 2.5, y - at), (x + 2.5, y - at), Paint::Grey, 1.0);
         if value > 0.0 {
             let text = format_number(value, step);
             svg.text((x + at, y + 13.0), Anchor::Middle, font, f64::INFINITY, &text);

@@ -1,37 +1,9 @@
 //! The subset of SVG that the figures need.
 
 use std::fmt::Write;
-use std::path::Path;
 
-use super::{FigureError, write_file};
-
-/// Text and directions.
-pub(super) const INK: &str = "#24292f";
-/// Axes and tick labels.
-pub(super) const GREY: &str = "#6e7781";
-/// Grid lines.
-pub(super) const FAINT: &str = "#d8dee4";
-
-/// A finished picture: SVG on a white background, without scripts, styles, ids or links.
-///
-/// Only this module creates one, so it can be inserted into a page unescaped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture(String);
-
-impl Picture {
-    /// The SVG.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Writes it to a file atomically; missing directories are created.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), FigureError> {
-        write_file(path.as_ref(), self.0.as_bytes())
-    }
-}
+use super::Picture;
+use super::palette::Paint;
 
 /// Which point of a text is at its coordinates.
 #[derive(Clone, Copy)]
@@ -45,65 +17,140 @@ pub(super) enum Anchor {
 #[derive(Clone, Copy)]
 pub(super) struct Font {
     pub size: f64,
-    pub fill: &'static str,
+    pub paint: Paint,
     pub bold: bool,
-    /// A white outline, which keeps text readable on top of a drawing.
+    /// An outline in the colour of the paper, which keeps text readable on top of a drawing.
     pub outline: bool,
 }
 
 /// A picture being drawn.
-pub(super) struct Svg(String);
+pub(super) struct Svg {
+    text: String,
+    width: u32,
+}
 
 impl Svg {
     /// A white background; `label` describes the picture to screen readers.
     pub fn new(width: f64, height: f64, label: &str) -> Self {
+        let pixels = width.ceil() as u32;
         let (width, height) = (coordinate(width), coordinate(height));
-        Self(format!(
+        let text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, sans-serif\" role=\"img\" \
-             aria-label=\"{}\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n",
-            escape(label)
-        ))
+             aria-label=\"{}\">\n<rect{} width=\"{width}\" height=\"{height}\"/>\n",
+            escape(label),
+            Paint::Paper.fill()
+        );
+        Self { text, width: pixels }
     }
 
-    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
+    /// Starts a group with attributes for the script of a page.
+    pub fn open_group(&mut self, data: &[(&str, &str)]) {
+        self.text.push_str("<g");
+        self.data(data);
+        self.text.push_str(">\n");
+    }
+
+    /// Ends the group that was started last.
+    pub fn close_group(&mut self) {
+        self.text.push_str("</g>\n");
+    }
+
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), paint: Paint, width: f64) {
         let ((x1, y1), (x2, y2)) = (from, to);
         self.push(format_args!(
-            "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{stroke}\" stroke-width=\"{width}\"/>\n",
+            "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"{} stroke-width=\"{width}\"/>\n",
             coordinate(x1),
             coordinate(y1),
             coordinate(x2),
-            coordinate(y2)
+            coordinate(y2),
+            paint.stroke()
         ));
     }
 
     /// A line through points; `dashes` is a `stroke-dasharray`, or empty for a solid line.
-    pub fn polyline(&mut self, points: &[(f64, f64)], stroke: &str, dashes: &str) {
-        self.push(format_args!("<polyline fill=\"none\" stroke=\"{stroke}\" stroke-width=\"1.6\" stroke-linejoin=\"round\""));
+    pub fn polyline(
+        &mut self,
+        points: &[(f64, f64)],
+        paint: Paint,
+        dashes: &str,
+        data: &[(&str, &str)],
+    ) {
+        self.push(format_args!(
+            "<polyline fill=\"none\"{} stroke-width=\"1.6\" stroke-linejoin=\"round\"",
+            paint.stroke()
+        ));
         if !dashes.is_empty() {
             self.push(format_args!(" stroke-dasharray=\"{dashes}\""));
         }
-        self.0.push_str(" points=\"");
-        for (index, (x, y)) in points.iter().enumerate() {
-            let space = if index == 0 { "" } else { " " };
-            self.push(format_args!("{space}{},{}", coordinate(*x), coordinate(*y)));
-        }
-        self.0.push_str("\"/>\n");
+        self.data(data);
+        self.points(points);
+        self.text.push_str("/>\n");
     }
 
-    pub fn circle(&mut self, (x, y): (f64, f64), radius: f64, fill: &str) {
+    /// A translucent area.
+    pub fn polygon(&mut self, points: &[(f64, f64)], paint: Paint, opacity: f64) {
+        self.push(format_args!("<polygon{} fill-opacity=\"{opacity}\"", paint.fill()));
+        self.points(points);
+        self.text.push_str("/>\n");
+    }
+
+    pub fn circle(&mut self, (x, y): (f64, f64), radius: f64, paint: Paint, data: &[(&str, &str)]) {
         let (x, y) = (coordinate(x), coordinate(y));
-        self.push(format_args!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"{fill}\"/>\n"));
+        self.push(format_args!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\"{}", paint.fill()));
+        self.data(data);
+        self.text.push_str("/>\n");
+    }
+
+    /// A rectangle of a fixed colour, the same on every page.
+    pub fn rectangle(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
+        let [x, y, width, height] = [x, y, width, height].map(coordinate);
+        self.push(format_args!(
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{colour}\" shape-rendering=\"crispEdges\"/>\n"
+        ));
+    }
+
+    /// Rectangles of a fixed colour in one element: left edge, top edge and width of each, and their
+    /// common height.
+    pub fn rectangles(
+        &mut self,
+        places: impl Iterator<Item = (f64, f64, f64)>,
+        height: f64,
+        colour: &str,
+    ) {
+        self.push(format_args!("<path fill=\"{colour}\" shape-rendering=\"crispEdges\" d=\""));
+        let height = coordinate(height);
+        for (x, y, width) in places {
+            let [x, y, width] = [x, y, width].map(coordinate);
+            self.push(format_args!("M{x} {y}h{width}v{height}h-{width}z"));
+        }
+        self.text.push_str("\"/>\n");
+    }
+
+    /// An invisible rectangle that receives clicks.
+    pub fn click_area(&mut self, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        let [x, y, width, height] = [x, y, width, height].map(coordinate);
+        self.push(format_args!(
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill-opacity=\"0\"/>\n"
+        ));
     }
 
     /// Many small circles of one colour, translucent so that overlaps are darker.
-    pub fn dots(&mut self, points: impl Iterator<Item = (f64, f64)>, radius: f64, fill: &str) {
-        self.push(format_args!("<g fill=\"{fill}\" fill-opacity=\".6\">\n"));
+    pub fn dots(
+        &mut self,
+        points: impl Iterator<Item = (f64, f64)>,
+        radius: f64,
+        paint: Paint,
+        data: &[(&str, &str)],
+    ) {
+        self.push(format_args!("<g{} fill-opacity=\".6\"", paint.fill()));
+        self.data(data);
+        self.text.push_str(">\n");
         for (x, y) in points {
             let (x, y) = (coordinate(x), coordinate(y));
             self.push(format_args!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\"/>\n"));
         }
-        self.0.push_str("</g>\n");
+        self.text.push_str("</g>\n");
     }
 
     /// A text, truncated to the width `room`.
@@ -112,9 +159,21 @@ impl Svg {
     }
 
     /// A text centred at a point that reads upwards, truncated to the length `room`.
-    pub fn vertical_text(&mut self, (x, y): (f64, f64), font: Font, room: f64, text: &str) {
+    pub fn vertical_text(&mut self, at: (f64, f64), font: Font, room: f64, text: &str) {
+        self.rotated_text(at, Anchor::Middle, font, room, text);
+    }
+
+    /// A text that reads upwards, truncated to the length `room`.
+    pub fn rotated_text(
+        &mut self,
+        (x, y): (f64, f64),
+        anchor: Anchor,
+        font: Font,
+        room: f64,
+        text: &str,
+    ) {
         let rotation = format!(" transform=\"rotate(-90 {} {})\"", coordinate(x), coordinate(y));
-        self.text_with((x, y), Anchor::Middle, font, room, text, &rotation);
+        self.text_with((x, y), anchor, font, room, text, &rotation);
     }
 
     fn text_with(
@@ -132,30 +191,42 @@ impl Svg {
             Anchor::End => "end",
         };
         let weight = if font.bold { " font-weight=\"600\"" } else { "" };
-        let outline = if font.outline {
-            " stroke=\"#fff\" stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\""
-        } else {
-            ""
-        };
-        let (x, y, size, fill) = (coordinate(x), coordinate(y), font.size, font.fill);
+        let paint = if font.outline { font.paint.fill_with_halo() } else { font.paint.fill() };
+        let (x, y, size) = (coordinate(x), coordinate(y), font.size);
         let text = escape(&truncated(text, size, room));
         self.push(format_args!(
-            "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{size}\" fill=\"{fill}\"{weight}{outline}{attributes}>{text}</text>\n"
+            "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{size}\"{paint}{weight}{attributes}>{text}</text>\n"
         ));
     }
 
     pub fn finish(mut self) -> Picture {
-        self.0.push_str("</svg>\n");
-        Picture(self.0)
+        self.text.push_str("</svg>\n");
+        Picture { svg: self.text, width: self.width }
+    }
+
+    /// Attributes `data-NAME="VALUE"`.
+    fn data(&mut self, data: &[(&str, &str)]) {
+        for (name, value) in data {
+            self.push(format_args!(" data-{name}=\"{}\"", escape(value)));
+        }
+    }
+
+    fn points(&mut self, points: &[(f64, f64)]) {
+        self.text.push_str(" points=\"");
+        for (index, (x, y)) in points.iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            self.push(format_args!("{space}{},{}", coordinate(*x), coordinate(*y)));
+        }
+        self.text.push('"');
     }
 
     fn push(&mut self, text: std::fmt::Arguments<'_>) {
-        self.0.write_fmt(text).expect("writing to a string does not fail");
+        self.text.write_fmt(text).expect("writing to a string does not fail");
     }
 }
 
 /// A coordinate with at most one decimal.
-fn coordinate(value: f64) -> String {
+pub(super) fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     let text = text.strip_suffix(".0").unwrap_or(&text);
     if text == "-0" { "0".into() } else { text.into() }

@@ -27,6 +27,22 @@ pub fn points(node: &Node<'_, '_>) -> Vec<(f64, f64)> {
     node.attribute("points").expect("points").split(' ').map(pair).collect()
 }
 
+/// The rectangles of a path: left, top, right, bottom.
+pub fn rectangles(node: &Node<'_, '_>) -> Vec<[f64; 4]> {
+    let path = node.attribute("d").expect("d").trim_end_matches('z');
+    let rectangle = |text: &str| {
+        let numbers: Vec<f64> = text
+            .trim_start_matches('M')
+            .split([' ', 'h', 'v'])
+            .map(|number| number.parse().unwrap_or_else(|_| panic!("{text}")))
+            .collect();
+        let [left, top, width, height, back] = numbers[..] else { panic!("{text}") };
+        assert_eq!(back, -width);
+        [left, top, left + width, top + height]
+    };
+    path.split('z').map(rectangle).collect()
+}
+
 /// Parses a picture, and checks that all of it is inside its view box.
 pub fn read(svg: &str) -> Document<'_> {
     let document = Document::parse(svg).unwrap_or_else(|error| panic!("{error}"));
@@ -41,7 +57,17 @@ pub fn read(svg: &str) -> Document<'_> {
     };
     for node in document.descendants().filter(Node::is_element) {
         match node.tag_name().name() {
-            "svg" | "g" | "rect" => {}
+            "svg" | "g" => {}
+            "rect" => {
+                let [x, y] = ["x", "y"]
+                    .map(|name| node.attribute(name).map_or(0.0, |_| number(&node, name)));
+                inside(x, y, &node);
+                inside(
+                    x + number(&node, "width") - 1e-9,
+                    y + number(&node, "height") - 1e-9,
+                    &node,
+                );
+            }
             "circle" => {
                 let [x, y, r] = ["cx", "cy", "r"].map(|name| number(&node, name));
                 inside(x - r, y - r, &node);
@@ -52,7 +78,11 @@ pub fn read(svg: &str) -> Document<'_> {
                 inside(x1, y1, &node);
                 inside(x2, y2, &node);
             }
-            "polyline" => points(&node).iter().for_each(|(x, y)| inside(*x, *y, &node)),
+            "path" => rectangles(&node).iter().for_each(|[left, top, right, bottom]| {
+                inside(*left, *top, &node);
+                inside(*right, *bottom, &node);
+            }),
+            "polyline" | "polygon" => points(&node).iter().for_each(|(x, y)| inside(*x, *y, &node)),
             "text" => {
                 let [x, y, size] = ["x", "y", "font-size"].map(|name| number(&node, name));
                 let wide = size * 0.55 * node.text().unwrap_or("").chars().count() as f64;
