@@ -23,7 +23,8 @@ impl TrainingProgress {
     pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{prefix}{wide_bar} {pos}/{len} {eta} left\n{msg}");
+        let style =
+            ProgressStyle::with_template("{prefix}{wide_bar} {pos}/{len} {eta} left\n{msg}");
         let bar = bar.with_style(style.expect("the template is valid"));
         Self { bar, terminal, validation_error: None, test_error: None }
     }

@@ -72,7 +72,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
             _ => return Err(problem()),
         };
         let count: u64 = std::mem::take(&mut digits).parse().map_err(|_| problem())?;
-        seconds = count.checked_mul(unit).and_then(|part| seconds.checked_add(part)).ok_or_else(problem)?;
+        seconds = count
+            .checked_mul(unit)
+            .and_then(|part| seconds.checked_add(part))
+            .ok_or_else(problem)?;
     }
     if !digits.is_empty() || !(1..=YEAR).contains(&seconds) {
         return Err(problem());

@@ -51,14 +51,10 @@ fn make(
 ) -> (QueueOutcome, Records) {
     let mut records = Records::read(&directory.join("records")).unwrap();
     let options = options(directory);
-    let outcome = reproduce::run(
-        runs,
-        &mut records,
-        &directory.join("runs"),
-        &options,
-        None,
-        &mut |event| observe(&options, &event),
-    );
+    let outcome =
+        reproduce::run(runs, &mut records, &directory.join("runs"), &options, None, &mut |event| {
+            observe(&options, &event)
+        });
     let read = Records::read(&directory.join("records")).unwrap();
     assert_eq!(read.all(), records.all(), "what is in memory is what is on disk");
     (outcome.unwrap(), records)
@@ -198,7 +194,10 @@ fn a_plan_has_rows_without_records_first_then_more_seeds_then_what_is_recorded()
     fs::create_dir_all(runs.join("mnist-m3-3000-s2")).unwrap();
     fs::write(runs.join("mnist-m3-3000-s2/recipe.toml"), "").unwrap();
     let found = plan(&[table2], None, 2, &read, &runs);
-    assert_eq!((found[0].id.as_str(), found[0].progress), ("mnist-m3-3000-s2", Progress::Interrupted));
+    assert_eq!(
+        (found[0].id.as_str(), found[0].progress),
+        ("mnist-m3-3000-s2", Progress::Interrupted)
+    );
 }
 
 #[test]

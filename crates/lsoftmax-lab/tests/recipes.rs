@@ -153,17 +153,18 @@ fn the_full_recipes_follow_the_paper() {
         assert_eq!(recipe.loss == Objective::Hinge, name.ends_with("-hinge"));
     }
     let lambda = |name| Recipe::built_in(name).unwrap().lambda;
-    let power =
-        |gamma, power, min| LambdaSchedule::power(1000.0, gamma, power, min).unwrap();
+    let power = |gamma, power, min| LambdaSchedule::power(1000.0, gamma, power, min).unwrap();
     assert_eq!(lambda("mnist"), power(1.04e-5, 35.0, 0.0).into());
     assert_eq!(lambda("cifar10"), power(8.3e-6, 45.0, 0.0).into());
     assert_eq!(lambda("cifar10-plus"), power(6.7e-6, 45.0, 0.0).into());
     assert_eq!(lambda("cifar100"), power(8.3e-6, 45.0, 5.0).into());
     assert_eq!(lambda("lfw"), power(0.12, 1.0, 5.0).into());
     // At the first drop of the learning rate λ is what it is there in the authors' files.
-    for (name, gamma, first_drop, exponent) in
-        [("mnist", 2.5e-5, 5_000, 35.0), ("cifar10", 2e-5, 5_000, 45.0), ("cifar10-plus", 1e-5, 8_000, 45.0)]
-    {
+    for (name, gamma, first_drop, exponent) in [
+        ("mnist", 2.5e-5, 5_000, 35.0),
+        ("cifar10", 2e-5, 5_000, 45.0),
+        ("cifar10-plus", 1e-5, 8_000, 45.0),
+    ] {
         let authors = power(gamma, exponent, 0.0).at(first_drop);
         let Lambda::Schedule(schedule) = lambda(name) else { panic!("{name} has a schedule") };
         let ratio = schedule.at(12_000) / authors;

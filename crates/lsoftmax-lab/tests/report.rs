@@ -102,14 +102,20 @@ fn documents_are_checked_and_updated() {
     let records = Records::read(&root.path().join("records")).unwrap();
     let outdated = report::outdated(root.path(), &records).unwrap();
     assert_eq!(outdated.len(), 2);
-    assert!(outdated[0].difference.contains("+ | softmax | 3,000 | [1](records/runs/mnist-m1-3000-s1) | 0.42 |"));
+    assert!(
+        outdated[0]
+            .difference
+            .contains("+ | softmax | 3,000 | [1](records/runs/mnist-m1-3000-s1) | 0.42 |")
+    );
     assert!(outdated[1].difference.contains("[1](../records/runs/mnist-m1-3000-s1)"));
 
     let written = report::write(&records, root.path(), &root.path().join("report")).unwrap();
     assert_eq!(written.documents.len(), 2);
     assert!(report::outdated(root.path(), &records).unwrap().is_empty());
     let text = fs::read_to_string(root.path().join("README.md")).unwrap();
-    assert!(text.starts_with("# Title\n\n<!-- report:table2 -->\n|") && text.ends_with("\n\nText.\n"));
+    assert!(
+        text.starts_with("# Title\n\n<!-- report:table2 -->\n|") && text.ends_with("\n\nText.\n")
+    );
 
     record(root.path(), 1.0, 2, &wrong(44));
     let records = Records::read(&root.path().join("records")).unwrap();

@@ -64,5 +64,7 @@ fn default_id(recipe: &Recipe) -> String {
 }
 
 fn is_file_name(name: &str) -> bool {
-    !["", ".", ".."].contains(&name) && !name.contains(['/', '\\']) && !name.contains(char::is_control)
+    !["", ".", ".."].contains(&name)
+        && !name.contains(['/', '\\'])
+        && !name.contains(char::is_control)
 }

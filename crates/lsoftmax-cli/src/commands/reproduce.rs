@@ -91,36 +91,39 @@ impl ReproduceCommand {
         if self.dry_run {
             return self.show_plan(&plan, &durations);
         }
-        let options = Options { stop: stop_flag()?, ..Options::new(self.data_dir.find()?) };
+        let options = Options { stop: stop_flag()?, ..Options::new(self.data_dir.clone().find()?) };
         let deadline = self.budget.map(|budget| Instant::now() + budget);
         let mut progress = TrainingProgress::new();
         let mut prefix = String::new();
-        let outcome = reproduce::run(
-            &plan,
-            &mut records,
-            &self.runs,
-            &options,
-            deadline,
-            &mut |event| match event {
-                QueueEvent::Started { number, runs, run } => {
-                    let left: Duration = plan
-                        .iter()
-                        .filter(|run| run.progress != Progress::Recorded)
-                        .skip(number - 1)
-                        .filter_map(|run| durations.get(&run.id))
-                        .sum();
-                    let left = duration_text(left);
-                    progress.queue(&format!("run {number} of {runs}: {}; {left} left in the queue", run.label));
-                    prefix = format!("{}: ", run.id);
+        let outcome =
+            reproduce::run(&plan, &mut records, &self.runs, &options, deadline, &mut |event| {
+                match event {
+                    QueueEvent::Started { number, runs, run } => {
+                        let left: Duration = plan
+                            .iter()
+                            .filter(|run| run.progress != Progress::Recorded)
+                            .skip(number - 1)
+                            .filter_map(|run| durations.get(&run.id))
+                            .sum();
+                        let left = duration_text(left);
+                        progress.queue(&format!(
+                            "run {number} of {runs}: {}; {left} left in the queue",
+                            run.label
+                        ));
+                        prefix = format!("{}: ", run.id);
+                    }
+                    QueueEvent::Training(event) => progress.show(&prefix, event),
+                    QueueEvent::Recorded { run, test_error } => progress.line(&match test_error {
+                        Some(error) => {
+                            format!("recorded {}: {error:.2} % of the test images wrong", run.id)
+                        }
+                        None => format!("recorded {}: training diverged", run.id),
+                    }),
+                    QueueEvent::Failed { run, reason } => {
+                        progress.line(&format!("{}: {reason}", run.id))
+                    }
                 }
-                QueueEvent::Training(event) => progress.show(&prefix, event),
-                QueueEvent::Recorded { run, test_error } => progress.line(&match test_error {
-                    Some(error) => format!("recorded {}: {error:.2} % of the test images wrong", run.id),
-                    None => format!("recorded {}: training diverged", run.id),
-                }),
-                QueueEvent::Failed { run, reason } => progress.line(&format!("{}: {reason}", run.id)),
-            },
-        )?;
+            })?;
         progress.finish();
         self.end(outcome, &chosen, &records)
     }
@@ -145,7 +148,9 @@ impl ReproduceCommand {
             let line = |run: &PlannedRun| {
                 let state = match run.progress {
                     Progress::Recorded => "recorded".into(),
-                    Progress::Interrupted => format!("{} at most, interrupted", duration_text(seconds(run))),
+                    Progress::Interrupted => {
+                        format!("{} at most, interrupted", duration_text(seconds(run)))
+                    }
                     Progress::Missing => duration_text(seconds(run)),
                 };
                 format!("{:<34} {}: {state}", run.id, run.label)
@@ -178,9 +183,7 @@ impl ReproduceCommand {
         let made = format!("{recorded} runs were recorded in {}", self.records.records.display());
         if interrupted {
             tell(&text);
-            return Err(Failure::interrupted(format!(
-                "stopped; {made}; the same command resumes"
-            )));
+            return Err(Failure::interrupted(format!("stopped; {made}; the same command resumes")));
         }
         if failed > 0 {
             tell(&text);

@@ -167,7 +167,8 @@ impl Record {
 
     fn write(&self, path: &Path) -> Result<(), RunError> {
         let write = |name: &str, text: String| write_atomic(&path.join(name), &[text.as_bytes()]);
-        let json = |value: serde_json::Result<String>| value.expect("plain values become JSON") + "\n";
+        let json =
+            |value: serde_json::Result<String>| value.expect("plain values become JSON") + "\n";
         let log = self.log.iter().map(|line| json(serde_json::to_string(line)));
         write(RECIPE, self.recipe.to_toml())?;
         write(ENVIRONMENT, json(serde_json::to_string_pretty(&self.environment)))?;
@@ -296,10 +297,11 @@ fn thinned(log: Vec<Metric>) -> Vec<Metric> {
             continue;
         }
         let share = 1.0 / pending.len() as f64;
-        let (means, speed) = pending.drain(..).fold(
-            (BatchMetrics::default(), 0.0),
-            |(sum, total), (means, speed)| (sum.plus(means, share), total + share * speed),
-        );
+        let (means, speed) = pending
+            .drain(..)
+            .fold((BatchMetrics::default(), 0.0), |(sum, total), (means, speed)| {
+                (sum.plus(means, share), total + share * speed)
+            });
         thinned.push(Metric::Training {
             step,
             means,

@@ -39,8 +39,10 @@ pub fn outdated(root: &Path, records: &Records) -> Result<Vec<Outdated>, ReportE
     documents.sort();
     let mut found = Vec::new();
     for path in documents.into_iter().filter(|path| path.is_file()) {
-        let old = fs::read_to_string(&path)
-            .map_err(|source| ReportError::Document { path: path.clone(), reason: source.to_string() })?;
+        let old = fs::read_to_string(&path).map_err(|source| ReportError::Document {
+            path: path.clone(),
+            reason: source.to_string(),
+        })?;
         let to_runs = match path.strip_prefix(root).ok().and_then(|path| path.parent()) {
             Some(folder) if folder == Path::new("records") => "runs".to_owned(),
             Some(folder) => format!("{}records/runs", "../".repeat(folder.components().count())),

@@ -74,11 +74,11 @@ fn page_table(table: &ResultTable) -> Table {
 
 /// One row per run.
 fn runs_of(row: &ResultRow, anchor: &str, records: &Records) -> Table {
-    let head =
-        ["run", "held-out error, %", "test error, %", "hours", "CPU", "kernels", "program"];
+    let head = ["run", "held-out error, %", "test error, %", "hours", "CPU", "kernels", "program"];
     let cells = |record: &Record| {
         let Record { id, environment, .. } = record;
-        let percent = |error: Option<f64>| error.map_or("–".into(), |error| format!("{error:.2}"));
+        let percent =
+            |error: Option<f64>| error.map_or("–".into(), |error| format!("{error:.2}"));
         let hours = match &record.result {
             RecordedResult::Done { summary, .. } => format!("{:.2}", summary.seconds / 3600.0),
             RecordedResult::Diverged(diverged) => {

@@ -6,8 +6,8 @@ use lsoftmax_data::DataSource;
 use super::ReportError;
 use super::tables::{by_row, grouped};
 use crate::figures::{
-    BoundaryPanel, Chart, Embedding, FigureError, HeatMap, Panel, Picture, Scale, Series, chart_row,
-    decision_boundaries, heat_maps, psi, scatter,
+    BoundaryPanel, Chart, Embedding, FigureError, HeatMap, Panel, Picture, Scale, Series,
+    chart_row, decision_boundaries, heat_maps, psi, scatter,
 };
 use crate::records::{Record, Records};
 use crate::reproduce::{Experiment, Row};

@@ -53,9 +53,10 @@ impl Estimator {
 
     fn speed(&mut self, recipe: &Recipe) -> Result<Speed, BenchError> {
         let network = recipe.network.config()?;
-        let known = self.measured.iter().find(|(config, precision, _)| {
-            (config, *precision) == (&network, recipe.precision)
-        });
+        let known = self
+            .measured
+            .iter()
+            .find(|(config, precision, _)| (config, *precision) == (&network, recipe.precision));
         if let Some((_, _, speed)) = known {
             return Ok(*speed);
         }

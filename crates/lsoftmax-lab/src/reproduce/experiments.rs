@@ -52,16 +52,51 @@ impl Experiment {
     /// All experiments, in the paper's order.
     pub const ALL: [Self; 11] = [
         Self { name: "table2", title: "Table 2: MNIST", scale: 1.0 / 6.0, rows: table2 },
-        Self { name: "table3", title: "Table 3: CIFAR10 and CIFAR10+", scale: 1.0 / 6.0, rows: table3 },
+        Self {
+            name: "table3",
+            title: "Table 3: CIFAR10 and CIFAR10+",
+            scale: 1.0 / 6.0,
+            rows: table3,
+        },
         Self { name: "table4", title: "Table 4: CIFAR100", scale: 1.0 / 18.0, rows: table4 },
-        Self { name: "fig2", title: "Figure 2: features in the plane", scale: 1.0 / 6.0, rows: fig2 },
+        Self {
+            name: "fig2",
+            title: "Figure 2: features in the plane",
+            scale: 1.0 / 6.0,
+            rows: fig2,
+        },
         Self { name: "fig3", title: "Figure 3: ψ(θ)", scale: 1.0, rows: Vec::new },
         Self { name: "fig4", title: "Figure 4: decision boundaries", scale: 1.0, rows: Vec::new },
-        Self { name: "fig5", title: "Figure 5: similarity of the classes", scale: 1.0 / 6.0, rows: fig5 },
-        Self { name: "fig6", title: "Figure 6: error by iteration for m = 1 to 4", scale: 1.0 / 18.0, rows: fig6 },
-        Self { name: "fig7", title: "Figure 7: error by iteration and number of filters", scale: 1.0 / 18.0, rows: fig7 },
-        Self { name: "lambda", title: "λ with small networks and few images", scale: 1.0, rows: lambda },
-        Self { name: "lambda-full", title: "λ with the paper's networks", scale: 1.0 / 6.0, rows: lambda_full },
+        Self {
+            name: "fig5",
+            title: "Figure 5: similarity of the classes",
+            scale: 1.0 / 6.0,
+            rows: fig5,
+        },
+        Self {
+            name: "fig6",
+            title: "Figure 6: error by iteration for m = 1 to 4",
+            scale: 1.0 / 18.0,
+            rows: fig6,
+        },
+        Self {
+            name: "fig7",
+            title: "Figure 7: error by iteration and number of filters",
+            scale: 1.0 / 18.0,
+            rows: fig7,
+        },
+        Self {
+            name: "lambda",
+            title: "λ with small networks and few images",
+            scale: 1.0,
+            rows: lambda,
+        },
+        Self {
+            name: "lambda-full",
+            title: "λ with the paper's networks",
+            scale: 1.0 / 6.0,
+            rows: lambda_full,
+        },
     ];
 
     /// The experiment with this name.
@@ -132,7 +167,9 @@ fn fig5() -> Vec<Row> {
 }
 
 fn fig6() -> Vec<Row> {
-    [1.0, 2.0, 3.0, 4.0].map(|m| with_margin("CIFAR100", built_in("cifar100-by-margin"), m)).to_vec()
+    [1.0, 2.0, 3.0, 4.0]
+        .map(|m| with_margin("CIFAR100", built_in("cifar100-by-margin"), m))
+        .to_vec()
 }
 
 fn fig7() -> Vec<Row> {
@@ -175,13 +212,24 @@ fn schedules(
     };
     let recipes = recipe.lambda.clone();
     let alternatives = [
-        ("authors-gamma", "the authors' γ", schedule(LambdaSchedule::power(1000.0, authors_gamma, power, 0.0))),
         ("", "the recipe's: 14 to 16 at the first drop of the rate", recipes.clone()),
-        ("floor5", "the recipe's, at least 5", schedule(LambdaSchedule::power(1000.0, gamma, power, 5.0))),
-        ("floor20", "the recipe's, at least 20", schedule(LambdaSchedule::power(1000.0, gamma, power, 20.0))),
-        ("stages-20-2-0", "20, 2 after the first drop, 0 after the second", schedule(stages([20.0, 2.0, 0.0]))),
-        ("constant5", "5 throughout", schedule(LambdaSchedule::constant(5.0))),
         ("auto", "auto", Lambda::Auto),
+        (
+            "authors-gamma",
+            "with the authors' γ: about 0 at the first drop",
+            schedule(LambdaSchedule::power(1000.0, authors_gamma, power, 0.0)),
+        ),
+        (
+            "floor5",
+            "the recipe's, at least 5",
+            schedule(LambdaSchedule::power(1000.0, gamma, power, 5.0)),
+        ),
+        (
+            "stages",
+            "20, 2 from the first drop, 0 from the second",
+            schedule(stages([20.0, 2.0, 0.0])),
+        ),
+        ("constant5", "5 throughout", schedule(LambdaSchedule::constant(5.0))),
     ];
     let row = |m: f64, variant, words: &str, lambda| Row {
         label: format!("m = {m}, λ {words}"),

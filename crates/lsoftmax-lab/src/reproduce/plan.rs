@@ -68,11 +68,10 @@ pub fn plan(
             } else {
                 Progress::Missing
             };
-            let label = format!(
-                "{}, {}: {} steps, seed {seed}",
-                row.group, row.label, recipe.steps
-            );
-            planned.push(((progress, evidence, position), PlannedRun { id, label, recipe, progress }));
+            let label =
+                format!("{}, {}: {} steps, seed {seed}", row.group, row.label, recipe.steps);
+            planned
+                .push(((progress, evidence, position), PlannedRun { id, label, recipe, progress }));
             evidence += usize::from(progress != Progress::Recorded);
         }
     }

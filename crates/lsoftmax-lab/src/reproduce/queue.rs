@@ -121,9 +121,7 @@ pub fn run(
                 outcome.recorded += 1;
                 observe(QueueEvent::Recorded { run, test_error });
             }
-            Err(
-                error @ (TrainError::Divergence(_) | TrainError::RollbacksExhausted { .. }),
-            ) => {
+            Err(error @ (TrainError::Divergence(_) | TrainError::RollbacksExhausted { .. })) => {
                 let diverged = Diverged { step, reason: error.to_string() };
                 records.add_diverged(&directory, &run.id, diverged)?;
                 outcome.recorded += 1;
