@@ -52,6 +52,25 @@ fn rollback_tries_larger_lambdas_up_to_a_limit() {
     assert_eq!(log.iter().filter(|metric| metric["kind"] == "rollback").count(), 5);
 }
 
+/// An automatic λ is at most 1000; the bound of a rollback applies on top of it.
+#[test]
+fn after_a_rollback_an_automatic_lambda_has_a_lower_bound() {
+    let (directory, run) = temporary_run();
+    let text = TINY.replace("factor = 0.1, at = [100]", "factor = 1e9, at = [10]");
+    let recipe = recipe(directory.path(), &text.replace("log_every = 7", "log_every = 1"));
+    let words = [&recipe, "--lambda", "auto", "--on-divergence", "rollback"];
+    let output = train(&[&words[..], &["--out", &text_of(&run)]].concat()).output();
+    let (code, sentence) = ended(&output.expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["5 rollbacks"]);
+    let log = metrics(&run);
+    let last = log.iter().rposition(|metric| metric["kind"] == "rollback").expect("a rollback");
+    let floor = log[last]["lambda_floor"].as_f64().expect("a number");
+    assert!(floor > 1000.0, "four times as large with each rollback: {floor}");
+    let after: Vec<_> = log[last..].iter().filter(|metric| metric["kind"] == "training").collect();
+    assert!(!after.is_empty() && after.iter().all(|metric| metric["lambda"] == floor), "{after:?}");
+}
+
 #[test]
 fn a_run_at_chance_starts_over_with_a_larger_lambda_and_learns() {
     let (directory, run) = temporary_run();
