@@ -434,7 +434,7 @@ fn an_objective_with_settings_of_its_own_comes_back_and_is_checked() {
 }
 
 /// λ of the recipe for MNIST.
-const LAMBDA: &str = "{ schedule = \"power\", base = 1000, gamma = 2.5e-5, power = 35, min = 0 }";
+const LAMBDA: &str = "{ schedule = \"power\", base = 1000, gamma = 1.04e-5, power = 35, min = 0 }";
 
 #[test]
 fn lambda_is_automatic_a_number_or_a_schedule() {
