@@ -136,12 +136,14 @@ fn legends_hide_and_show_series_by_mouse_and_keyboard() {
         }}
         click(toggle(dots, 'cat'));
         say(visible(series(dots, 'cat')) + ' ' + visible(series(dots, 'dog')));
+        const parts = [...dots.querySelectorAll('[data-part-of]')];
+        say(parts.map(e => e.dataset.partOf) + ' ' + visible(parts));
         "#
     );
     let script = script.replace("</script>", "<\\\\/script>");
     let Some(results) = run(&script, &[]) else { return };
     let one = ["2 true,true button 0", "false,false false", "true,true true", "false,false"];
-    let expected = [&one[..], &one[..], &["false true", "errors: "]].concat();
+    let expected = [&one[..], &one[..], &["false true", "cat,dog false,true", "errors: "]].concat();
     assert_eq!(results, expected);
 }
 

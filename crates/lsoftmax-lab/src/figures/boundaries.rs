@@ -103,6 +103,7 @@ impl BoundaryPanel {
         }
         for (class, [a, b]) in self.classes.weights().into_iter().enumerate() {
             let (angle, norm) = (b.atan2(a), a.hypot(b) * weight_scale);
+            svg.open_group(&[("part-of", CLASSES[class])]);
             svg.line((x, y), at(angle, norm - 6.0), Paint::Series(class), 2.6);
             let (tip, back) = (at(angle, norm), at(angle, norm - 11.0));
             let (side_x, side_y) = (5.0 * angle.sin(), 5.0 * angle.cos());
@@ -113,6 +114,7 @@ impl BoundaryPanel {
             let place = at(angle, norm + 13.0);
             let text = ["W₁", "W₂"][class];
             svg.text((place.0, place.1 + 5.0), Anchor::Middle, name, f64::INFINITY, text);
+            svg.close_group();
         }
         if is_margin {
             let font = Font { size: 14.0, paint: Paint::Ink, bold: true, outline: true };
