@@ -2,7 +2,7 @@
 
 mod picture;
 
-use lsoftmax_lab::figures::{Chart, Scale, Series};
+use lsoftmax_lab::figures::{Chart, Scale, Series, chart_row};
 use picture::{all, number, points, read};
 use proptest::prelude::*;
 
@@ -133,6 +133,78 @@ fn axes_have_their_titles() {
 }
 
 #[test]
+fn charts_side_by_side_share_a_legend_and_its_colours() {
+    let named = |title: &str, names: &[&str]| Chart {
+        title: title.into(),
+        series: names
+            .iter()
+            .enumerate()
+            .map(|(index, name)| Series::by_step(*name, [(0, index as f64), (9, 5.0)]))
+            .collect(),
+        ..Chart::default()
+    };
+    let charts = [named("left", &["a", "b", "b"]), named("right", &["b", "c", "a"])];
+    let picture = chart_row(&charts).unwrap();
+    let document = read(picture.as_str());
+    let with = |name: &'static str| -> Vec<_> {
+        all(&document, "g")
+            .into_iter()
+            .filter_map(|group| Some((group, group.attribute(name)?)))
+            .collect()
+    };
+    let toggles: Vec<&str> = with("data-toggle").iter().map(|(_, name)| *name).collect();
+    assert_eq!(toggles, ["a", "b", "b", "c"]);
+    let series = with("data-series");
+    let colours: Vec<&str> = series
+        .iter()
+        .map(|(group, _)| group.first_element_child().unwrap().attribute("stroke").unwrap())
+        .collect();
+    assert_eq!(
+        series.iter().map(|(_, name)| *name).collect::<Vec<_>>(),
+        ["a", "b", "b", "b", "c", "a"]
+    );
+    assert_eq!((colours[0], colours[1]), (colours[5], colours[3]));
+    assert!((0..3).all(|i| (0..i).all(|j| colours[i] != colours[j])), "equal names, two curves");
+    // The right chart is right of the left one.
+    let rightmost = |at: usize| {
+        points(&series[at].0.first_element_child().unwrap()).iter().map(|p| p.0).fold(0.0, f64::max)
+    };
+    let leftmost = points(&series[3].0.first_element_child().unwrap())[0].0;
+    assert!((0..3).all(|left| rightmost(left) < leftmost));
+    assert_eq!(chart_row(&charts).unwrap(), picture);
+    assert_eq!(chart_row(&charts[..1]).unwrap(), charts[0].draw().unwrap());
+    assert!(chart_row(&[]).unwrap_err().to_string().contains("no charts"));
+    read(chart_row(&[charts.as_slice(), &charts, &charts[..1]].concat()).unwrap().as_str());
+}
+
+#[test]
+fn points_carry_their_values() {
+    let series = [(0, 1.234_567), (50_000, 1e-12), (100_000, -3.0)];
+    let picture = chart(Scale::Linear, &[&series]).draw().unwrap();
+    assert!(picture.as_str().contains("data-values=\"0,1.2346 5e4,1e-12 1e5,-3\""), "{picture:?}");
+}
+
+#[test]
+fn the_horizontal_axis_takes_real_numbers() {
+    let points = vec![(0.25, 1.0), (-0.5, 2.0), (f64::NAN, 9.0), (0.0, 1.5), (f64::INFINITY, 9.0)];
+    let series = vec![Series { name: "a".into(), points }];
+    let picture = Chart { series: series.clone(), ..Chart::default() }.draw().unwrap();
+    let document = read(picture.as_str());
+    let curves = curves(&document);
+    let [curve] = &curves[..] else { panic!("{curves:?}") };
+    assert_eq!(curve.len(), 3);
+    assert!(((curve[1].0 - curve[0].0) / (curve[2].0 - curve[0].0) - 2.0 / 3.0).abs() < 0.01);
+    let labels = |document: &roxmltree::Document<'_>| -> Vec<String> {
+        let texts = all(document, "text");
+        let middle = texts.iter().filter(|text| text.attribute("text-anchor") == Some("middle"));
+        middle.map(|text| text.text().unwrap_or("").to_owned()).collect()
+    };
+    assert_eq!(labels(&document), ["−0.4", "−0.2", "0", "0.2"]);
+    let every = Chart { series, x_every: Some(0.25), ..Chart::default() }.draw().unwrap();
+    assert_eq!(labels(&read(every.as_str())), ["−0.50", "−0.25", "0", "0.25"]);
+}
+
+#[test]
 fn what_cannot_be_drawn_is_an_error_that_says_so() {
     let message =
         |scale, series: &[&[(u64, f64)]]| chart(scale, series).draw().unwrap_err().to_string();
@@ -155,6 +227,20 @@ proptest! {
         let series: Vec<(u64, f64)> = steps.into_iter().zip(values.into_iter().map(value)).collect();
         let scale = if log { Scale::Log } else { Scale::Linear };
         if let Ok(picture) = chart(scale, &[&series]).draw() {
+            read(picture.as_str());
+        }
+    }
+
+    #[test]
+    fn any_real_numbers_are_drawn_inside_the_box(
+        points in prop::collection::vec((prop::num::f64::ANY, prop::num::f64::ANY), 1..20),
+        near in prop::option::of(-1e9f64..1e9),
+        every in prop::option::of(prop::num::f64::ANY),
+    ) {
+        let x = |x: f64| near.map_or(x, |near| near + x.signum() * 1e-9);
+        let points = points.into_iter().map(|point| (x(point.0), point.1)).collect();
+        let series = vec![Series { name: "a".into(), points }];
+        if let Ok(picture) = (Chart { x_every: every, series, ..Chart::default() }).draw() {
             read(picture.as_str());
         }
     }

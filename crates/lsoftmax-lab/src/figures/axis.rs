@@ -44,14 +44,18 @@ impl Axis {
     /// round number if `None`; of a whole number if all values are `whole`.
     pub fn exact(low: f64, high: f64, whole: bool, every: Option<f64>) -> Self {
         let size = low.abs().max(high.abs());
-        let least = if whole { 0.0 } else { (size * 1e-9).max(1.0 / LARGEST) };
-        let high = if high - low > least { high } else { low + size * 1e-9 + 1.0 };
+        let high = match high - low {
+            // Real numbers that hardly differ would have labels too long for the axis.
+            range if !whole && size > 1.0 / LARGEST => low + range.max(size * 1e-4),
+            range if range > 0.0 && whole => high,
+            _ => low + size * 1e-9 + 1.0,
+        };
         let range = high - low;
         let round = round_step(range / 6.0).max(if whole { 1.0 } else { 0.0 });
         let step = every.filter(|every| (1.0..=20.0).contains(&(range / every))).unwrap_or(round);
         let (first, last) = ((low / step - 1e-9).ceil(), (high / step + 1e-9).floor());
         // Long labels would overlap: from 1e9 on, they have at most three digits after the first.
-        let digits = if size < 1e9 { step } else { step.max(size * 1e-3) };
+        let digits = if size < 1e9 { last_digit(step) } else { step.max(size * 1e-3) };
         let ticks = ticks_at_multiples(step, first, last, digits);
         Self { scale: Scale::Linear, low, high, ticks }
     }
@@ -118,6 +122,14 @@ pub(super) fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= least * (1.0 - 1e-9));
     digit.unwrap_or(10.0) * power
+}
+
+/// The value of the last digit of a step such as 0.25; at most four digits are needed.
+fn last_digit(step: f64) -> f64 {
+    let first = 10f64.powf((step.log10() + 1e-9).floor());
+    let digits = [first, first * 0.1, first * 0.01, first * 0.001];
+    let divides = |digit: &f64| ((step / digit).round() - step / digit).abs() < 1e-6;
+    digits.into_iter().find(divides).unwrap_or(digits[3])
 }
 
 /// Ticks at the multiples of `step` from `first` to `last`, labelled to the precision of `digits`.

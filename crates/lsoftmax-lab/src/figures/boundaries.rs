@@ -1,10 +1,12 @@
 //! Figure 4 of the paper: decision boundaries of two classes, and the margin between them.
 
+use lsoftmax::Margin;
+
 use super::legend::{Legend, Mark};
 use super::palette::Paint;
 use super::svg::{Anchor, Font, Svg, coordinate};
 use super::{FigureError, Picture};
-use crate::two_classes::TwoClasses;
+use crate::two_classes::{TwoClasses, TwoClassesError};
 
 /// The result of one optimisation.
 #[derive(Clone, Debug)]
@@ -35,10 +37,8 @@ const CLASSES: [&str; 2] = ["class 1", "class 2"];
 /// ```
 /// use lsoftmax::Margin;
 /// use lsoftmax_lab::figures::{BoundaryPanel, decision_boundaries};
-/// use lsoftmax_lab::two_classes::TwoClasses;
-/// let classes = TwoClasses::train(Margin::new(2)?, 1.0)?;
-/// let panel = BoundaryPanel { title: "L-Softmax (m = 2), |W₁| = |W₂|".into(), classes };
-/// assert!(decision_boundaries(&[panel])?.as_str().starts_with("<svg"));
+/// let panels = BoundaryPanel::softmax_and(Margin::new(2)?)?;
+/// assert!(decision_boundaries(&panels)?.as_str().starts_with("<svg"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -67,6 +67,24 @@ pub fn decision_boundaries(panels: &[BoundaryPanel]) -> Result<Picture, FigureEr
 }
 
 impl BoundaryPanel {
+    /// The panels of the paper's figure: softmax above L-Softmax, for |W1| equal to, larger and smaller
+    /// than |W2|, by a factor of 1.7.
+    ///
+    /// # Errors
+    /// When a panel [cannot be optimised](TwoClasses::train).
+    pub fn softmax_and(margin: Margin) -> Result<Vec<Self>, TwoClassesError> {
+        let mut panels = Vec::new();
+        for (loss, margin) in
+            [("Softmax".into(), Margin::ONE), (format!("L-Softmax (m = {margin})"), margin)]
+        {
+            for (relation, ratio) in [("=", 1.0), (">", 1.7), ("<", 1.0 / 1.7)] {
+                let title = format!("{loss}, |W₁| {relation} |W₂|");
+                panels.push(Self { title, classes: TwoClasses::train(margin, ratio)? });
+            }
+        }
+        Ok(panels)
+    }
+
     /// Draws the panel centred at `middle`, below `top`.
     fn draw(&self, svg: &mut Svg, (middle, top): (f64, f64), weight_scale: f64) {
         let title = Font { size: 15.0, paint: Paint::Ink, bold: true, outline: false };
@@ -103,6 +121,7 @@ impl BoundaryPanel {
         }
         for (class, [a, b]) in self.classes.weights().into_iter().enumerate() {
             let (angle, norm) = (b.atan2(a), a.hypot(b) * weight_scale);
+            svg.open_group(&[("part-of", CLASSES[class])]);
             svg.line((x, y), at(angle, norm - 6.0), Paint::Series(class), 2.6);
             let (tip, back) = (at(angle, norm), at(angle, norm - 11.0));
             let (side_x, side_y) = (5.0 * angle.sin(), 5.0 * angle.cos());
@@ -113,6 +132,7 @@ impl BoundaryPanel {
             let place = at(angle, norm + 13.0);
             let text = ["W₁", "W₂"][class];
             svg.text((place.0, place.1 + 5.0), Anchor::Middle, name, f64::INFINITY, text);
+            svg.close_group();
         }
         if is_margin {
             let font = Font { size: 14.0, paint: Paint::Ink, bold: true, outline: true };

@@ -91,7 +91,7 @@
       const press = () => {
         const hidden = entry.getAttribute("aria-pressed") === "true";
         for (const other of svg.querySelectorAll("[data-toggle]")) if (other.dataset.toggle === name) other.setAttribute("aria-pressed", !hidden);
-        for (const series of svg.querySelectorAll("[data-series]")) if (series.dataset.series === name) series.classList.toggle("off", hidden);
+        for (const series of svg.querySelectorAll("[data-series], [data-part-of]")) if ((series.dataset.series ?? series.dataset.partOf) === name) series.classList.toggle("off", hidden);
         leave();
       };
       for (const [key, value] of [["role", "button"], ["tabindex", 0], ["aria-pressed", true], ["aria-label", name]]) entry.setAttribute(key, value);

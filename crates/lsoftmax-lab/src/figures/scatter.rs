@@ -122,9 +122,11 @@ fn draw_panel(svg: &mut Svg, (x, y): (f64, f64), embedding: &Embedding<'_>, clas
         svg.dots(samples.iter().map(place), DOT_RADIUS, Paint::Series(class), &data);
     }
     let directions = class_directions(embedding);
-    for (_, angle) in &directions {
+    for (class, angle) in &directions {
         let end = (x + DIRECTION_REACH * angle.cos(), y - DIRECTION_REACH * angle.sin());
+        svg.open_group(&[("part-of", &classes[*class])]);
         svg.line((x, y), end, Paint::Ink, 0.7);
+        svg.close_group();
     }
     draw_ticks(svg, (x, y), furthest, scale);
     svg.close_group();
@@ -133,9 +135,11 @@ fn draw_panel(svg: &mut Svg, (x, y): (f64, f64), embedding: &Embedding<'_>, clas
     }
     for (class, angle) in spread_apart(directions, 2.0 * BADGE_RADIUS / NAME_REACH) {
         let at = (x + NAME_REACH * angle.cos(), y - NAME_REACH * angle.sin());
+        svg.open_group(&[("part-of", &classes[class])]);
         svg.circle(at, BADGE_RADIUS, Paint::Series(class), &[]);
         let font = Font { size: 11.0, paint: Paint::OnSeries(class), bold: true, outline: false };
         svg.text((at.0, at.1 + 4.0), Anchor::Middle, font, f64::INFINITY, &classes[class]);
+        svg.close_group();
     }
 }
 

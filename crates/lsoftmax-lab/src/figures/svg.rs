@@ -193,7 +193,7 @@ impl Svg {
         let weight = if font.bold { " font-weight=\"600\"" } else { "" };
         let paint = if font.outline { font.paint.fill_with_halo() } else { font.paint.fill() };
         let (x, y, size) = (coordinate(x), coordinate(y), font.size);
-        let text = escape(&truncated(text, size, room));
+        let text = with_subscripts(&escape(&truncated(text, size, room)));
         self.push(format_args!(
             "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{size}\"{paint}{weight}{attributes}>{text}</text>\n"
         ));
@@ -265,6 +265,34 @@ fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// Escaped text with its subscript digits, which few fonts have, as smaller and lower digits.
+fn with_subscripts(escaped: &str) -> String {
+    let digit = |character: char| ('₀'..='₉').contains(&character);
+    if !escaped.contains(digit) {
+        return escaped.into();
+    }
+    let mut text = String::new();
+    let mut is_low = false;
+    for part in escaped.split_inclusive(digit) {
+        let (plain, subscript) = match part.char_indices().next_back() {
+            Some((at, last)) if digit(last) => (&part[..at], u32::from(last) - u32::from('₀')),
+            _ => (part, u32::MAX),
+        };
+        if is_low && !plain.is_empty() {
+            text.push_str(&format!("<tspan dy=\"-.175em\">{plain}</tspan>"));
+            is_low = false;
+        } else {
+            text.push_str(plain);
+        }
+        if subscript <= 9 {
+            let down = if is_low { "" } else { " dy=\".25em\"" };
+            text.push_str(&format!("<tspan{down} font-size=\"70%\">{subscript}</tspan>"));
+            is_low = true;
+        }
+    }
+    text
 }
 
 /// The character, or `�` for one that XML and HTML do not allow.

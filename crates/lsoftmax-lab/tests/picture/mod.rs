@@ -18,6 +18,11 @@ pub fn all<'a, 'input>(document: &'a Document<'input>, tag: &'a str) -> Vec<Node
         .collect()
 }
 
+/// All text of an element.
+pub fn text(node: &Node<'_, '_>) -> String {
+    node.descendants().filter(Node::is_text).filter_map(|node| node.text()).collect()
+}
+
 /// The points of a polyline.
 pub fn points(node: &Node<'_, '_>) -> Vec<(f64, f64)> {
     let pair = |pair: &str| {
@@ -57,7 +62,7 @@ pub fn read(svg: &str) -> Document<'_> {
     };
     for node in document.descendants().filter(Node::is_element) {
         match node.tag_name().name() {
-            "svg" | "g" => {}
+            "svg" | "g" | "tspan" => {}
             "rect" => {
                 let [x, y] = ["x", "y"]
                     .map(|name| node.attribute(name).map_or(0.0, |_| number(&node, name)));
@@ -85,7 +90,7 @@ pub fn read(svg: &str) -> Document<'_> {
             "polyline" | "polygon" => points(&node).iter().for_each(|(x, y)| inside(*x, *y, &node)),
             "text" => {
                 let [x, y, size] = ["x", "y", "font-size"].map(|name| number(&node, name));
-                let wide = size * 0.55 * node.text().unwrap_or("").chars().count() as f64;
+                let wide = size * 0.55 * text(&node).chars().count() as f64;
                 let left = match node.attribute("text-anchor") {
                     Some("start") => x,
                     Some("middle") => x - wide / 2.0,
