@@ -30,7 +30,7 @@ fn help_and_version_are_complete() {
 
 #[test]
 fn a_usage_error_names_the_help_of_its_own_command() {
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 18] = [
         &["loss"],
         &["train"],
         &["eval"],
@@ -38,6 +38,9 @@ fn a_usage_error_names_the_help_of_its_own_command() {
         &["embed"],
         &["export"],
         &["plot"],
+        &["reproduce"],
+        &["record"],
+        &["report"],
         &["completions"],
         &["bench"],
         &["bench", "head"],
@@ -64,8 +67,9 @@ fn the_help_lists_the_commands() {
         let lines = lines.take_while(|line| !line.is_empty());
         lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
     };
-    let all = ["loss", "train", "eval", "predict", "embed", "export", "plot"];
-    assert_eq!(listed(&[]), [&all[..], &["completions", "bench", "data", "help"]].concat());
+    let training = ["loss", "train", "eval", "predict", "embed", "export", "plot"];
+    let others = ["reproduce", "record", "report", "completions", "bench", "data", "help"];
+    assert_eq!(listed(&[]), [&training[..], &others].concat());
     assert_eq!(listed(&["bench"]), ["head", "train", "help"]);
     assert_eq!(listed(&["data"]), ["list", "fetch", "check", "help"]);
 }

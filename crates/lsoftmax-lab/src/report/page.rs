@@ -19,17 +19,21 @@ pub(super) fn page(records: &Records, mut pictures: Vec<NamedPicture>) -> Page {
         for picture in pictures.extract_if(.., |picture| picture.experiment == experiment.name) {
             let NamedPicture { name, caption, picture, .. } = picture;
             let files = vec![format!("{name}.svg"), format!("{name}.png")];
-            section = section.figure(Figure { id: name, caption, picture, files });
+            section = section.figure(Figure { files, ..Figure::new(caption, picture) });
         }
-        if !experiment.rows().is_empty() {
-            let table = table(experiment, records);
+        let table = table(experiment, records);
+        if table.rows.is_empty() && !experiment.rows().is_empty() {
+            let command = format!("lsoftmax reproduce {}", experiment.name);
+            section =
+                section.paragraph(format!("There are no records yet; `{command}` makes them."));
+        } else if !table.rows.is_empty() {
             section = section.table(page_table(&table));
-            for row in &table.rows {
-                let anchor = anchor(row);
-                if !listed.contains(&anchor) {
-                    runs = runs.table(runs_of(row, &anchor, records));
-                    listed.push(anchor);
-                }
+        }
+        for row in &table.rows {
+            let anchor = anchor(row);
+            if !listed.contains(&anchor) {
+                runs = runs.table(runs_of(row, &anchor, records));
+                listed.push(anchor);
             }
         }
         sections.push(section);
@@ -64,7 +68,6 @@ fn page_table(table: &ResultTable) -> Table {
         cells
     };
     Table {
-        caption: table.title.clone(),
         head: table.head.clone(),
         rows: table.rows.iter().map(row).collect(),
         note: table.notes.join(" "),

@@ -9,11 +9,11 @@ use crate::figures::{
     BoundaryPanel, Chart, Embedding, FigureError, HeatMap, Panel, Picture, Scale, Series,
     chart_row, decision_boundaries, heat_maps, psi, scatter,
 };
+use crate::objective::BatchMetrics;
 use crate::records::{Record, Records};
 use crate::reproduce::{Experiment, Row};
 use crate::run::Metric;
 use crate::test_details::Plane;
-use crate::two_classes::TwoClasses;
 
 /// A figure of the report.
 pub(super) struct NamedPicture {
@@ -39,6 +39,7 @@ pub(super) fn all(records: &Records) -> Result<Vec<NamedPicture>, ReportError> {
             "fig4" => vec![two_classes()?],
             "fig5" => similarity(experiment, records)?,
             "fig6" | "fig7" => curves(experiment, records)?,
+            "lambda" | "lambda-full" => schedules(experiment, records)?,
             _ => Vec::new(),
         };
         let named = |(name, caption, picture)| NamedPicture {
@@ -98,15 +99,8 @@ fn shape_of_psi() -> Result<Drawn, FigureError> {
 
 /// Figure 4: two classes, optimised here and now.
 fn two_classes() -> Result<Drawn, ReportError> {
-    const RATIO: f64 = 1.7;
-    let mut panels = Vec::new();
-    for (m, loss) in [(1.0, "softmax"), (2.0, "L-Softmax (m = 2)")] {
-        for (ratio, relation) in [(1.0, "="), (RATIO, ">"), (1.0 / RATIO, "<")] {
-            let margin = Margin::new(m).expect("a margin of at least 1");
-            let title = format!("{loss}, |W₁| {relation} |W₂|");
-            panels.push(BoundaryPanel { title, classes: TwoClasses::train(margin, ratio)? });
-        }
-    }
+    let two = Margin::new(2.0).expect("a margin of at least 1");
+    let panels = BoundaryPanel::softmax_and(two)?;
     let caption = "Two classes, trained by gradient descent with the ratio of |W₁| to |W₂| fixed at 1, 1.7 and 1/1.7. Softmax has one decision boundary, L-Softmax one for each class, and between them the angular margin.";
     Ok(("fig4".into(), caption.into(), decision_boundaries(&panels)?))
 }
@@ -136,6 +130,61 @@ fn similarity(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, 
         drawn.push((name, caption, heat_maps(&panels, &classes)?));
     }
     Ok(drawn)
+}
+
+/// λ and the training accuracy by step, for the runs with m = 4 of every group.
+fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, FigureError> {
+    let rows = experiment.rows();
+    let mut drawn = Vec::new();
+    for group in rows.chunk_by(|a, b| a.group == b.group) {
+        let found: Vec<_> = representatives(group, records)
+            .into_iter()
+            .filter(|(row, _)| row.recipe.has_margin() && row.recipe.margin == group_margin())
+            .collect();
+        let chart = |title: &str, y_title: &str, scale, value: fn(f64, &BatchMetrics) -> f64| {
+            let point = |metric: &Metric| match metric {
+                Metric::Training { step, means, lambda, .. } => {
+                    Some((*step, value(*lambda, means)))
+                }
+                _ => None,
+            };
+            // A logarithmic axis has no 0.
+            let shown = |(_, value): &(u64, f64)| scale == Scale::Linear || *value > 0.0;
+            let series = found.iter().map(|(row, record)| {
+                let points = record.log.iter().filter_map(point).filter(shown);
+                Series::by_step(row.label.clone(), points)
+            });
+            Chart {
+                title: title.into(),
+                x_title: "step".into(),
+                y_title: y_title.into(),
+                scale,
+                series: series.filter(|series| !series.points.is_empty()).collect(),
+                ..Chart::default()
+            }
+        };
+        let charts = [
+            chart("λ", "λ", Scale::Log, |lambda, _| lambda),
+            chart("Training accuracy", "accuracy, %", Scale::Linear, |_, means| {
+                100.0 * means.accuracy
+            }),
+        ];
+        if charts.iter().any(|chart| chart.series.is_empty()) {
+            continue;
+        }
+        let name = format!("{}-{}", experiment.name, group[0].recipe.name);
+        let caption = format!(
+            "{}, m = 4: λ and the training accuracy by step, one seed each.",
+            group[0].group
+        );
+        drawn.push((name, caption, chart_row(&charts)?));
+    }
+    Ok(drawn)
+}
+
+/// The margin of the pictures of λ.
+fn group_margin() -> Margin {
+    Margin::new(4.0).expect("a margin of at least 1")
 }
 
 /// Figures 6 and 7: errors by iteration, of the training images and of the test images.
