@@ -39,6 +39,14 @@ pub(crate) fn add_to_rows(logits: &mut [f32], width: usize, addends: &[f32]) {
     }
 }
 
+/// Multiplies all elements of each row by one number.
+#[inline(always)]
+pub(crate) fn scale_rows(rows: &mut [f32], width: usize, factors: &[f32]) {
+    for (row, factor) in rows.chunks_exact_mut(width).zip(factors) {
+        row.iter_mut().for_each(|value| *value *= factor);
+    }
+}
+
 /// The largest logit of every column, and the sum of eᶻ⁻ᵐᵃˣ.
 #[inline(always)]
 pub(crate) fn max_and_sum<S: Simd>(logits: &[f32], width: usize, max: &mut [f32], sum: &mut [f32]) {

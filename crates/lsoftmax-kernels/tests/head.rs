@@ -9,7 +9,7 @@ use lsoftmax_kernels::head::{
     HeadForward, HeadGradients, HeadProblem, LabelGradient, WantedGradients, backward, forward,
 };
 use lsoftmax_kernels::{Engine, Precision};
-use lsoftmax_testing::{Congruential, assert_close_to_scale};
+use lsoftmax_testing::{Congruential, assert_close_to_scale, largest};
 
 const ALL: WantedGradients = WantedGradients { features: true, weights: true, bias: true };
 
@@ -38,6 +38,8 @@ struct HeadCase {
     labels: Vec<u32>,
     depth: usize,
     classes: usize,
+    /// Whether logits are W·x/|W|.
+    normalised: bool,
 }
 
 impl HeadCase {
@@ -50,12 +52,19 @@ impl HeadCase {
         let labels = (0..samples)
             .map(|_| ((numbers.single() + 1.0) / 2.0 * classes as f32) as u32)
             .collect();
-        Self { features, weights, bias, labels, depth, classes }
+        Self { features, weights, bias, labels, depth, classes, normalised: false }
+    }
+
+    fn normalised(mut self) -> Self {
+        self.normalised = true;
+        self
     }
 
     fn problem(&self) -> HeadProblem<'_> {
-        let Self { features, weights, bias, labels, depth, classes } = self;
-        HeadProblem::new(features, weights, bias.as_deref(), labels, *depth, *classes).unwrap()
+        let Self { features, weights, bias, labels, depth, classes, normalised } = self;
+        let problem =
+            HeadProblem::new(features, weights, bias.as_deref(), labels, *depth, *classes).unwrap();
+        if *normalised { problem.with_normalised_weights() } else { problem }
     }
 }
 
@@ -79,7 +88,7 @@ fn softmax(
         lse.push(plain + loss);
         labels.push(LabelGradient {
             logit: ((-loss).exp() - 1.0) / f64::from(n),
-            across: 1.0,
+            across: if case.normalised { sample.geometry.weight_norm.recip() } else { 1.0 },
             ..LabelGradient::default()
         });
     }
@@ -94,6 +103,8 @@ struct NaiveHead {
     correct: Vec<bool>,
     features: Vec<f64>,
     weights: Vec<f64>,
+    /// The size of the weights' gradient before the part along W, which cancels, was removed.
+    weights_scale: f64,
     bias: Vec<f64>,
 }
 
@@ -104,14 +115,23 @@ fn naive(case: &HeadCase) -> NaiveHead {
         correct: vec![],
         features: vec![0.0; n * d],
         weights: vec![0.0; k * d],
+        weights_scale: 1e-30,
         bias: vec![0.0; k],
     };
+    let mut rows: Vec<f64> = case.weights.iter().map(|w| f64::from(*w)).collect();
+    let norms: Vec<f64> =
+        rows.chunks_exact(d).map(|w| w.iter().map(|w| w * w).sum::<f64>().sqrt()).collect();
+    if case.normalised {
+        for (row, norm) in rows.chunks_exact_mut(d).zip(&norms) {
+            row.iter_mut().for_each(|w| *w /= norm);
+        }
+    }
     for i in 0..n {
         let x = &case.features[i * d..][..d];
         let z: Vec<f64> = (0..k)
             .map(|j| {
-                let w = &case.weights[j * d..][..d];
-                let dot: f64 = x.iter().zip(w).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
+                let w = &rows[j * d..][..d];
+                let dot: f64 = x.iter().zip(w).map(|(x, w)| f64::from(*x) * w).sum();
                 dot + case.bias.as_ref().map_or(0.0, |b| f64::from(b[j]))
             })
             .collect();
@@ -125,9 +145,19 @@ fn naive(case: &HeadCase) -> NaiveHead {
             let p = p / n as f64;
             out.bias[j] += p;
             for (c, x) in x.iter().enumerate() {
-                out.features[i * d + c] += p * f64::from(case.weights[j * d + c]);
+                out.features[i * d + c] += p * rows[j * d + c];
                 out.weights[j * d + c] += p * f64::from(*x);
             }
+        }
+    }
+    if case.normalised {
+        // The derivative of W/|W|: (I − ŵŵᵀ)/|W|.
+        for ((gradient, unit), norm) in
+            out.weights.chunks_exact_mut(d).zip(rows.chunks_exact(d)).zip(&norms)
+        {
+            out.weights_scale = out.weights_scale.max(largest(gradient) / norm);
+            let along: f64 = gradient.iter().zip(unit).map(|(g, w)| g * w).sum();
+            gradient.iter_mut().zip(unit).for_each(|(g, w)| *g = (*g - along * w) / norm);
         }
     }
     out
@@ -141,13 +171,16 @@ fn assert_close(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
 #[test]
 fn every_path_agrees_with_the_naive_version_on_loss_and_gradients() {
     for size in SIZES {
-        for bias in [false, true] {
+        for (bias, normalised) in [(false, false), (true, false), (false, true), (true, true)] {
             let case = HeadCase::new(size, bias);
+            let case = if normalised { case.normalised() } else { case };
             let expected = naive(&case);
             for engine in engines() {
                 let wanted = WantedGradients { bias, ..ALL };
                 let (pass, losses, found) = softmax(engine, &case, wanted);
-                let name = |what: &str| format!("{what} of {size:?}, bias {bias}, {engine:?}");
+                let name = |what: &str| {
+                    format!("{what} of {size:?}, bias {bias}, normalised {normalised}, {engine:?}")
+                };
                 // bf16 has eight significant bits: operands have a relative error of up to 2^-9.
                 let tolerance = if engine.precision() == Precision::F32 { 3e-6 } else { 1.5e-2 };
                 for (i, (loss, expected)) in losses.iter().zip(&expected.losses).enumerate() {
@@ -155,11 +188,20 @@ fn every_path_agrees_with_the_naive_version_on_loss_and_gradients() {
                     assert!(error < tolerance, "{}: {loss} {expected}", name(&format!("loss {i}")));
                 }
                 assert_close(&name("features"), &found.features, &expected.features, tolerance);
-                assert_close(&name("weights"), &found.weights, &expected.weights, tolerance);
+                let scale = expected.weights_scale;
+                assert_close_to_scale(
+                    &name("weights"),
+                    &found.weights,
+                    &expected.weights,
+                    tolerance,
+                    scale,
+                );
                 if bias {
                     assert_close(&name("bias"), &found.bias, &expected.bias, tolerance);
                 }
-                if engine.precision() == Precision::F32 {
+                // Normalised to one feature, all weights are ±1, and rounding decides.
+                let all_tie = normalised && size.1 == 1;
+                if engine.precision() == Precision::F32 && !all_tie {
                     let correct: Vec<bool> = pass.samples.iter().map(|s| s.correct).collect();
                     assert_eq!(correct, expected.correct, "{}", name("correct"));
                 }
@@ -170,8 +212,8 @@ fn every_path_agrees_with_the_naive_version_on_loss_and_gradients() {
 
 #[test]
 fn results_are_the_same_bits_for_any_number_of_threads() {
-    for size in [(250, 70, 1000), (40, 16, 7000)] {
-        let case = HeadCase::new(size, true);
+    for (size, normalised) in [((250, 70, 1000), false), ((40, 16, 7000), true)] {
+        let case = HeadCase { normalised, ..HeadCase::new(size, true) };
         for engine in engines() {
             let run = |threads: usize| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -190,9 +232,12 @@ fn results_are_the_same_bits_for_any_number_of_threads() {
 
 #[test]
 fn recomputed_logits_give_the_same_bits_as_saved_ones() {
-    let case = HeadCase::new((33, 64, 1500), true);
-    let problem = case.problem();
-    for engine in engines() {
+    let cases = [false, true]
+        .map(|normalised| HeadCase { normalised, ..HeadCase::new((33, 64, 1500), true) });
+    for (engine, case) in
+        engines().into_iter().flat_map(|engine| cases.iter().map(move |case| (engine, case)))
+    {
+        let problem = case.problem();
         let saved = forward(engine, &problem, true);
         let recomputed = forward(engine, &problem, false);
         assert_eq!(saved.samples, recomputed.samples);
@@ -218,6 +263,49 @@ fn only_the_wanted_gradients_are_computed_and_they_are_the_same() {
     assert_eq!(only_weights, HeadGradients { weights: all.weights.clone(), ..Default::default() });
     let only_bias = softmax(engine, &case, WantedGradients { bias: true, ..none }).2;
     assert_eq!(only_bias, HeadGradients { bias: all.bias, ..Default::default() });
+}
+
+#[test]
+fn the_length_of_normalised_weights_does_not_matter_and_their_gradient_is_orthogonal_to_them() {
+    let case = HeadCase::new((17, 33, 40), false).normalised();
+    for engine in engines() {
+        let (_, losses, gradients) = softmax(engine, &case, ALL);
+        // Powers of two change no digit, not even in bf16.
+        let mut longer = HeadCase::new((17, 33, 40), false).normalised();
+        for (class, row) in longer.weights.chunks_exact_mut(33).enumerate() {
+            row.iter_mut().for_each(|w| *w *= [0.25, 4.0, 1.0, 1024.0][class % 4]);
+        }
+        let (_, longer_losses, longer_gradients) = softmax(engine, &longer, ALL);
+        for (loss, other) in losses.iter().zip(&longer_losses) {
+            assert!((loss - other).abs() < 1e-5, "{engine:?}: {loss} {other}");
+        }
+        assert_close(
+            "features",
+            &longer_gradients.features,
+            &gradients.features.iter().map(|g| f64::from(*g)).collect::<Vec<_>>(),
+            1e-5,
+        );
+        for (row, weight) in gradients.weights.chunks_exact(33).zip(case.weights.chunks_exact(33)) {
+            let dot = |a: &[f32], b: &[f32]| -> f64 {
+                a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+            };
+            let lengths = (dot(row, row) * dot(weight, weight)).sqrt();
+            assert!(dot(row, weight).abs() <= 1e-6 * lengths, "{engine:?}");
+        }
+    }
+}
+
+#[test]
+fn a_normalised_class_of_zeros_has_the_logit_zero_and_no_gradient() {
+    let mut case = HeadCase::new((9, 5, 6), false).normalised();
+    case.weights[10..15].fill(0.0);
+    case.labels.iter_mut().for_each(|label| *label = if *label == 2 { 3 } else { *label });
+    for engine in engines() {
+        let (_, losses, gradients) = softmax(engine, &case, ALL);
+        assert!(losses.iter().all(|loss| loss.is_finite()));
+        assert!(gradients.weights[10..15].iter().all(|g| *g == 0.0), "{engine:?}");
+        assert!(gradients.features.iter().chain(&*gradients.weights).all(|g| g.is_finite()));
+    }
 }
 
 #[test]

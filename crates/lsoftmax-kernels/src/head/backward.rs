@@ -7,12 +7,12 @@
 use super::blocking::{
     BlockPlan, SamplesByLabel, block_logits, mask_labels, pack_features, pack_samples,
 };
-use super::label::LabelGradient;
+use super::label::{LabelGradient, project};
 use super::{HeadForward, HeadProblem};
 use crate::buffer::Buffer;
 use crate::engine::with_kernel;
 use crate::kernel::{Kernel, LeftOperand, OperandWord, ProductShape, product, right_len};
-use crate::softmax::{finite_or_zero, probabilities, row_sums};
+use crate::softmax::{finite_or_zero, probabilities, row_sums, scale_rows};
 
 /// Which gradients to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +107,7 @@ fn run<K: Kernel>(
         problem,
         plan,
         by_label: SamplesByLabel::new(problem.labels, &plan),
+        class_scales: &forward.class_scales,
         saved_logits: &forward.saved_logits,
         labels,
         wanted,
@@ -137,6 +138,8 @@ struct HeadBackwardPass<'a, K: Kernel> {
     problem: &'a HeadProblem<'a>,
     plan: BlockPlan,
     by_label: SamplesByLabel,
+    /// 1/|W_j| of every class; empty unless weights are normalised.
+    class_scales: &'a [f32],
     saved_logits: &'a [f32],
     labels: &'a [LabelGradient],
     wanted: WantedGradients,
@@ -184,6 +187,7 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
         let (kernel, problem, width) = (self.kernel, self.problem, self.plan.width);
         let BackwardScratch { words, logits, softmax } = scratch;
         let classes = self.plan.class_range(block);
+        let scales = self.class_scales.get(classes.clone()).unwrap_or_default();
 
         let saved = self.plan.saved_range(block).and_then(|range| self.saved_logits.get(range));
         let logits = saved.unwrap_or_else(|| {
@@ -191,7 +195,7 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
             block_logits(
                 kernel,
                 problem,
-                classes.clone(),
+                (classes.clone(), scales),
                 self.samples_right.words(),
                 words,
                 logits,
@@ -206,6 +210,18 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
             || probabilities::<K::Simd>(logits, width, &self.shift, &self.scale, softmax),
         );
 
+        if self.wanted.bias {
+            kernel.vectorize(
+                #[inline(always)]
+                || row_sums(softmax, width, bias),
+            );
+        }
+        if problem.normalised_weights {
+            kernel.vectorize(
+                #[inline(always)]
+                || scale_rows(softmax, width, scales),
+            );
+        }
         if self.wanted.weights {
             let shape = ProductShape {
                 rows: classes.len(),
@@ -223,13 +239,14 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
                 false,
             );
         }
-        if self.wanted.bias {
-            kernel.vectorize(
-                #[inline(always)]
-                || row_sums(softmax, width, bias),
-            );
-        }
         self.add_labels(block, weights, bias);
+        if problem.normalised_weights && self.wanted.weights {
+            for ((row, scale), class) in
+                weights.chunks_exact_mut(problem.depth).zip(scales).zip(classes.clone())
+            {
+                project(kernel, row, problem.weight(class), *scale);
+            }
+        }
         if self.wanted.features {
             let own = &problem.weights[classes.start * problem.depth..classes.end * problem.depth];
             operands.right.resize(right_len::<K>(classes.len(), problem.depth));

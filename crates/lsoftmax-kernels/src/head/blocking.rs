@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::{HeadProblem, SAVED_LOGITS_BYTES};
 use crate::buffer::Buffer;
 use crate::kernel::{Kernel, OperandWord, ProductShape, product, right_len};
-use crate::softmax::{LANES, add_to_rows};
+use crate::softmax::{LANES, add_to_rows, scale_rows};
 
 /// Maximum working memory of a group; a group has at least one block.
 const GROUP_BYTES: usize = 8 << 20;
@@ -161,11 +161,12 @@ impl SamplesByLabel {
     }
 }
 
-/// The logits of a block's classes for all samples, W·x + b, one row per class.
+/// The logits of a block's classes for all samples, W·x + b, one row per class. If weights are
+/// normalised, `scales` are 1/|W| of these classes, otherwise it is empty.
 pub(super) fn block_logits<K: Kernel>(
     kernel: K,
     problem: &HeadProblem<'_>,
-    classes: Range<usize>,
+    (classes, scales): (Range<usize>, &[f32]),
     samples_right: &[K::Word],
     words: &mut Buffer,
     logits: &mut [f32],
@@ -179,6 +180,12 @@ pub(super) fn block_logits<K: Kernel>(
     };
     let left = kernel.left_rows(weights, problem.depth, words);
     product(kernel, left, samples_right, shape, logits, width, false);
+    if problem.normalised_weights {
+        kernel.vectorize(
+            #[inline(always)]
+            || scale_rows(logits, width, scales),
+        );
+    }
     if let Some(bias) = problem.bias {
         kernel.vectorize(
             #[inline(always)]

@@ -34,6 +34,8 @@ pub struct HeadForward {
     /// The smallest and the largest |W_j|. One of them is not finite if a weight is not.
     pub weight_norms: (f32, f32),
     pub(super) engine: Engine,
+    /// 1/|W_j| of every class, 0 where W_j is zero; empty unless weights are normalised.
+    pub(super) class_scales: Vec<f32>,
     /// Logits of the first classes, those of the labels replaced by −∞.
     pub(super) saved_logits: Buffer,
 }
@@ -62,6 +64,7 @@ struct ForwardTask<'a> {
     max: &'a mut [f32],
     sum: &'a mut [f32],
     norms: &'a mut (f32, f32),
+    scales: &'a mut [f32],
     saved_logits: Option<&'a mut [f32]>,
 }
 
@@ -85,6 +88,8 @@ fn run<K: Kernel>(
     let mut saved_left = &mut saved_logits[..];
     let mut labels = vec![LabelLogit::default(); problem.samples()];
     let mut labels_left = labels.as_mut_slice();
+    let mut class_scales = vec![0.0; if problem.normalised_weights { problem.classes } else { 0 }];
+    let mut scales_left = class_scales.as_mut_slice();
     let mut running = RunningLogSumExp::new(problem, &plan);
     let mut norms = NO_NORMS;
     let mut partial = vec![0.0f32; 2 * width * plan.group_blocks];
@@ -100,12 +105,14 @@ fn run<K: Kernel>(
                 .saved_range(block)
                 .filter(|_| save_logits)
                 .and_then(|range| saved_left.split_off_mut(..range.len()));
+            let scales = scales_left.split_off_mut(..plan.class_range(block).len());
             tasks.push(ForwardTask {
                 block,
                 labels: own.unwrap_or_default(),
                 max,
                 sum,
                 norms,
+                scales: scales.unwrap_or_default(),
                 saved_logits,
             });
         }
@@ -128,7 +135,7 @@ fn run<K: Kernel>(
         sample.others_max = before.max(after);
         sample.correct = before < label.plain && after <= label.plain;
     }
-    HeadForward { samples, weight_norms: norms, engine, saved_logits }
+    HeadForward { samples, weight_norms: norms, engine, class_scales, saved_logits }
 }
 
 /// Working memory of a thread.
@@ -156,7 +163,16 @@ fn forward_block<K: Kernel>(
             logits
         }
     };
-    block_logits(kernel, problem, classes.clone(), samples_right, words, logits, width);
+    *task.norms = NO_NORMS;
+    for (index, class) in classes.clone().enumerate() {
+        let norm = norm(kernel, problem.weight(class));
+        *task.norms = merge_norms(*task.norms, (norm, norm));
+        if let Some(scale) = task.scales.get_mut(index) {
+            *scale = if norm == 0.0 { 0.0 } else { norm.recip().min(f32::MAX) };
+        }
+    }
+    let own = (classes.clone(), &*task.scales);
+    block_logits(kernel, problem, own, samples_right, words, logits, width);
 
     for (sample, label) in by_label.in_block(task.block).iter().zip(task.labels) {
         let sample = *sample as usize;
@@ -174,9 +190,6 @@ fn forward_block<K: Kernel>(
         #[inline(always)]
         || max_and_sum::<K::Simd>(logits, width, task.max, task.sum),
     );
-    *task.norms = classes
-        .map(|class| norm(kernel, problem.weight(class)))
-        .fold(NO_NORMS, |range, norm| merge_norms(range, (norm, norm)));
 }
 
 /// Each sample's log-sum-exp and maxima over the blocks merged so far, without its label.

@@ -61,6 +61,21 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     sums.iter().sum()
 }
 
+/// Subtracts from a gradient of W its component along W, given 1/|W|: the gradient of a function of W/|W|.
+pub(super) fn project<K: Kernel>(kernel: K, gradient: &mut [f32], weight: &[f32], scale: f32) {
+    kernel.vectorize(
+        #[inline(always)]
+        || {
+            // Twice times the scale, and not its square, which may overflow.
+            let scale = f64::from(scale);
+            let along = (-dot(gradient, weight) * scale * scale) as f32;
+            for (value, weight) in gradient.iter_mut().zip(weight) {
+                *value = K::Simd::mul_add(along, *weight, *value);
+            }
+        },
+    );
+}
+
 impl LabelGradient {
     /// Below this value of `across`, cancellation between the two terms costs only a few digits of f32.
     const STEEP: f64 = 64.0;

@@ -5,6 +5,10 @@
 //! |W_y|), the logit z_y, and the log-sum-exp over all *other* classes. The caller computes the
 //! label's logit f_y and its derivatives ([`LabelGradient`]); [`backward()`] returns the gradients.
 //! Up to [`SAVED_LOGITS_BYTES`] of logits are saved for the backward pass; it recomputes the others.
+//!
+//! With [normalised weights](HeadProblem::with_normalised_weights) W_j is replaced by W_j/|W_j|, without
+//! a copy of W: logits are scaled by class, and the gradient is scaled and projected, in blocks that are
+//! in cache.
 
 mod backward;
 mod blocking;
@@ -65,6 +69,7 @@ pub struct HeadProblem<'a> {
     labels: &'a [u32],
     depth: usize,
     classes: usize,
+    normalised_weights: bool,
 }
 
 impl<'a> HeadProblem<'a> {
@@ -99,7 +104,17 @@ impl<'a> HeadProblem<'a> {
             let label = labels[sample].into();
             return Err(ShapeError::Label { sample, label, classes });
         }
-        Ok(Self { features, weights, bias, labels, depth, classes })
+        Ok(Self { features, weights, bias, labels, depth, classes, normalised_weights: false })
+    }
+
+    /// The same with logits W_j·x/|W_j| + b_j. A class whose weights are all zero has the logit b_j, and
+    /// its weights the gradient 0.
+    ///
+    /// [`Geometry`] still describes W itself. [`LabelGradient`] is that of W/|W|: its `across` must
+    /// contain the factor 1/|W_y|, and its `along_weight`, which does not change the direction, is 0.
+    pub fn with_normalised_weights(mut self) -> Self {
+        self.normalised_weights = true;
+        self
     }
 
     /// The number of samples.
