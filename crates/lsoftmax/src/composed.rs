@@ -8,8 +8,9 @@ use lsoftmax_kernels::head::{Geometry, ShapeError};
 use crate::error::first_not_finite;
 use crate::head::HeadTensors;
 use crate::lambda::shares;
+use crate::normalisation::{scaled_rows, unit_rows};
 use crate::report::{LabelObservation, Report};
-use crate::{AngularMargin, HeadError};
+use crate::{AngularMargin, HeadError, Normalisation};
 
 /// The state of a composed forward pass that a report needs, still on the device.
 #[derive(Clone, Debug)]
@@ -19,6 +20,7 @@ pub(crate) struct ComposedPass {
     bias: Option<Tensor<1>>,
     labels: Tensor<1, Int>,
     logits: Tensor<2>,
+    normalisation: Normalisation,
 }
 
 /// The loss of every sample.
@@ -27,16 +29,21 @@ pub(crate) fn losses(
     margin: &impl AngularMargin,
     lambda: f64,
 ) -> (Tensor<1>, ComposedPass) {
-    let HeadTensors { features, weight, bias, labels } = tensors;
+    let HeadTensors { features, weight: raw, bias, labels, normalisation } = tensors;
     let [samples, _] = features.dims();
+    let weight = match normalisation.normalises_weights() {
+        true => unit_rows(raw.clone()),
+        false => raw.clone(),
+    };
     let logits = linear(features.clone(), weight.clone().transpose(), bias.clone());
     let index = labels.clone().reshape([samples, 1]);
     let pass = ComposedPass {
         features: features.clone().detach(),
-        weight: weight.clone().detach(),
+        weight: raw.detach(),
         bias: bias.clone().map(Tensor::detach),
         labels: labels.clone(),
         logits: logits.clone().detach(),
+        normalisation,
     };
 
     let logits = if margin.is_identity() {
@@ -69,8 +76,8 @@ fn label_logit(
     lambda: f64,
 ) -> Tensor<2> {
     let plain = (features.clone() * own.clone()).sum_dim(1);
-    let (x, x_scale) = scaled(features);
-    let (w, w_scale) = scaled(own);
+    let (x, x_scale) = scaled_rows(features);
+    let (w, w_scale) = scaled_rows(own);
     let x_square = x.clone().square().sum_dim(1);
     let w_square = w.clone().square().sum_dim(1);
     let undefined = (x_square.clone().detach() * w_square.clone().detach()).equal_scalar(0.0);
@@ -90,15 +97,6 @@ fn label_logit(
     let mixed = (x_norm * w_norm * psi).mul_scalar(margin_share) + dot.mul_scalar(plain_share);
     // Where the angle is undefined, the logit is W·x = 0, with the derivatives of plain softmax.
     (mixed * x_scale * w_scale).mask_where(undefined, plain)
-}
-
-/// Rows divided by their largest absolute value, and that value, so that their squares neither overflow
-/// nor underflow. The scale is constant for autodiff, since it cancels. It is never so small that its
-/// reciprocal, which the backward pass uses, would be infinite.
-fn scaled(rows: Tensor<2>) -> (Tensor<2>, Tensor<2>) {
-    let smallest = rows.dtype().finfo().map_or(1e-38, |info| info.min_positive);
-    let scale = rows.clone().detach().max_abs_dim(1).clamp_min(smallest);
-    (rows / scale.clone(), scale)
 }
 
 impl ComposedPass {
@@ -133,6 +131,7 @@ impl ComposedPass {
             .map(|i| {
                 let y = labels[i] as usize;
                 let geometry = geometry(&row(&features, i), &row(&weight, y));
+                let geometry = self.normalisation.of_weights(geometry);
                 observe(geometry, &logits[i * classes..][..classes], y, losses[i], bias[y])
             })
             .collect();

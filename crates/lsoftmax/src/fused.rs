@@ -13,7 +13,7 @@ use burn_autodiff::grads::Gradients as GradientStore;
 use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use lsoftmax_flex::{FlexTensor, as_slice, contiguous, from_buffer, is_flex};
 use lsoftmax_kernels::head::{
-    self, Geometry, HeadForward, HeadProblem, ShapeError, WantedGradients,
+    self, Geometry, HeadForward, HeadProblem, LabelGradient, ShapeError, WantedGradients,
 };
 use lsoftmax_kernels::{Buffer, Engine};
 
@@ -21,7 +21,7 @@ use crate::error::first_not_finite;
 use crate::head::HeadTensors;
 use crate::label::LabelTerm;
 use crate::report::{LabelObservation, Report};
-use crate::{AngularMargin, HeadError};
+use crate::{AngularMargin, HeadError, Normalisation};
 
 /// A forward pass: inputs (shared, not copied), results, and the state for the backward pass.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ struct FlexInputs {
     weight: FlexTensor,
     bias: Option<FlexTensor>,
     labels: Vec<u32>,
+    normalisation: Normalisation,
 }
 
 impl FlexInputs {
@@ -53,6 +54,7 @@ impl FlexInputs {
             weight: supported(&tensors.weight),
             bias: tensors.bias.as_ref().map(supported),
             labels: label_indices(tensors.labels.clone(), tensors.weight.dims()[0])?,
+            normalisation: tensors.normalisation,
         })
     }
 
@@ -60,7 +62,12 @@ impl FlexInputs {
     fn problem(&self) -> Result<HeadProblem<'_>, ShapeError> {
         let shape = self.weight.layout().shape();
         let (features, weight) = (as_slice(&self.features), as_slice(&self.weight));
-        HeadProblem::new(features, weight, self.bias(), &self.labels, shape[1], shape[0])
+        let problem =
+            HeadProblem::new(features, weight, self.bias(), &self.labels, shape[1], shape[0])?;
+        Ok(match self.normalisation.normalises_weights() {
+            true => problem.with_normalised_weights(),
+            false => problem,
+        })
     }
 
     fn bias(&self) -> Option<&[f32]> {
@@ -145,7 +152,8 @@ impl HeadPass {
         let (mut terms, mut lse) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
         let mut losses = Buffer::new(samples);
         for (i, (sample, out)) in forward.samples.iter().zip(&mut *losses).enumerate() {
-            let term = LabelTerm::new(margin, lambda, &sample.geometry);
+            let geometry = inputs.normalisation.of_weights(sample.geometry);
+            let term = LabelTerm::new(margin, lambda, &geometry);
             let logit = if margin.is_identity() {
                 f64::from(sample.plain)
             } else {
@@ -166,7 +174,7 @@ impl HeadPass {
 
     /// Returns an error for the first number that is not finite. Searches only if there is one.
     fn check(&self) -> Result<(), HeadError> {
-        let FlexInputs { features, weight, bias, labels } = &self.inputs;
+        let FlexInputs { features, weight, bias, labels, .. } = &self.inputs;
         let (low, high) = self.forward.weight_norms;
         let bad = self.losses.iter().position(|loss| !loss.is_finite());
         let finite = |sample: &head::HeadSample| sample.geometry.feature_norm.is_finite();
@@ -200,7 +208,7 @@ impl HeadPass {
     pub fn report<M: AngularMargin>(&self, margin: M, lambda: f64) -> Report<M> {
         let samples = self.forward.samples.iter().enumerate();
         let observations = samples.map(|(i, sample)| LabelObservation {
-            geometry: sample.geometry,
+            geometry: self.inputs.normalisation.of_weights(sample.geometry),
             plain: sample.plain.into(),
             others_max: sample.others_max.into(),
             correct: sample.correct,
@@ -217,7 +225,11 @@ impl HeadPass {
             .map(|i| {
                 // p_y − 1 as minus the probability of the other classes, accurate for p_y near 1.
                 let others = (self.forward.samples[i].others_lse - self.lse[i]).exp();
-                self.terms[i].gradient(-f64::from(upstream[i]) * others)
+                let gradient = self.terms[i].gradient(-f64::from(upstream[i]) * others);
+                match self.inputs.normalisation.normalises_weights() {
+                    true => of_raw_weights(gradient, &self.forward.samples[i].geometry),
+                    false => gradient,
+                }
             })
             .collect();
         head::backward(&problem, &self.forward, upstream, &self.lse, &labels, wanted)
@@ -226,6 +238,13 @@ impl HeadPass {
     fn losses(&self) -> FlexTensor {
         from_buffer(self.losses.clone(), [self.losses.len()])
     }
+}
+
+/// The derivatives through W/|W| as the kernels take them: by W itself, before the projection.
+fn of_raw_weights(gradient: LabelGradient, geometry: &Geometry) -> LabelGradient {
+    let norm = geometry.weight_norm;
+    let scale = if norm > 0.0 { norm.recip() } else { 0.0 };
+    LabelGradient { across: gradient.across * scale, along_weight: 0.0, ..gradient }
 }
 
 impl HeadOps for Flex {

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::composed::{self, ComposedPass};
 use crate::fused::{self, HeadPass};
-use crate::{AngularMargin, HeadError, Margin, Report, lambda};
+use crate::normalisation::unit_rows;
+use crate::{AngularMargin, HeadError, Margin, Normalisation, Norms, Report, lambda};
 
 /// Configuration of an [`LSoftmax`] head.
 ///
@@ -119,11 +120,20 @@ impl LSoftmaxConfig {
             bias.val();
             bias
         });
-        LSoftmax { weight, bias, margin: self.margin, execution }
+        MarginHead::from_weights(weight, bias, self.margin, execution)
     }
 }
 
+/// The head of the large-margin softmax.
+pub type LSoftmax<M = Margin> = MarginHead<M>;
+
 /// A classification head with an angular margin: the weights of the last layer and the loss in one.
+///
+/// A head is a [`Normalisation`], which decides what the logits are besides cosines, and an
+/// [`AngularMargin`], which decides what replaces the label's cosine. [`LSoftmaxConfig`] makes the
+/// paper's head, [`ASoftmaxConfig`](crate::ASoftmaxConfig), [`CosFaceConfig`](crate::CosFaceConfig),
+/// [`ArcFaceConfig`](crate::ArcFaceConfig) and [`NormSoftmaxConfig`](crate::NormSoftmaxConfig) those of
+/// its successors; [`MarginHead::with_margin`] and [`MarginHead::with_normalisation`] any other.
 ///
 /// It replaces `Linear` and `CrossEntropyLoss`:
 ///
@@ -143,14 +153,19 @@ impl LSoftmaxConfig {
 /// # Ok::<(), lsoftmax::HeadError>(())
 /// ```
 #[derive(Module, Debug)]
-pub struct LSoftmax<M: AngularMargin = Margin> {
+pub struct MarginHead<M: AngularMargin = Margin> {
     /// W, one row per class: `[classes, features]`, as in a linear layer of PyTorch.
     pub weight: Param<Tensor<2>>,
     /// b, one per class.
     pub bias: Option<Param<Tensor<1>>>,
+    /// The logarithm of the scale s, if it is learned.
+    pub log_scale: Option<Param<Tensor<1>>>,
     /// The margin.
     #[module(skip)]
     pub margin: M,
+    /// What is normalised.
+    #[module(skip)]
+    pub normalisation: Normalisation,
     /// How the loss is computed.
     #[module(skip)]
     pub execution: Execution,
@@ -158,12 +173,14 @@ pub struct LSoftmax<M: AngularMargin = Margin> {
 
 /// The loss of a batch, with access to a [`Report`].
 #[derive(Clone, Debug)]
-pub struct LSoftmaxOutput<M = Margin> {
+pub struct HeadOutput<M = Margin> {
     /// The mean loss, of shape `[1]`.
     pub loss: Tensor<1>,
     /// The loss of every sample, of shape `[samples]`.
     pub losses: Tensor<1>,
     details: Details,
+    /// The features before they were normalised, if they were.
+    raw_features: Option<Tensor<2>>,
     margin: M,
     lambda: f64,
 }
@@ -174,6 +191,7 @@ pub(crate) struct HeadTensors {
     pub weight: Tensor<2>,
     pub bias: Option<Tensor<1>>,
     pub labels: Tensor<1, Int>,
+    pub normalisation: Normalisation,
 }
 
 #[derive(Clone, Debug)]
@@ -182,13 +200,25 @@ enum Details {
     Composed(Box<ComposedPass>),
 }
 
-impl<M: AngularMargin> LSoftmax<M> {
+impl<M: AngularMargin> MarginHead<M> {
+    /// A head with these weights, `[classes, features]`, and this bias, one per class, that normalises
+    /// nothing.
+    pub fn from_weights(
+        weight: Param<Tensor<2>>,
+        bias: Option<Param<Tensor<1>>>,
+        margin: M,
+        execution: Execution,
+    ) -> Self {
+        let normalisation = Normalisation::None;
+        Self { weight, bias, log_scale: None, margin, normalisation, execution }
+    }
+
     /// The loss of a batch. λ comes from a [`LambdaSchedule`](crate::LambdaSchedule) at the
     /// optimiser's step; 0 is the full margin.
     ///
     /// By default f32 tensors on the CPU are computed by one fused operation, all others by Burn's
     /// own operations, which materialise all samples-by-classes logits; see
-    /// [`with_execution`](LSoftmax::with_execution). Both give the same loss.
+    /// [`with_execution`](MarginHead::with_execution). Both give the same loss.
     ///
     /// # Shapes
     /// - features: `[samples, features]`
@@ -197,13 +227,15 @@ impl<M: AngularMargin> LSoftmax<M> {
     /// # Errors
     /// When shapes do not match or λ is invalid. On the CPU also when a label is out of range and, fused,
     /// when a feature, a weight or the loss is not finite, or the requested kernel path is unavailable.
-    /// On other devices, where reading the values would block, [`LSoftmaxOutput::report`] checks them.
+    /// On other devices, where reading the values would block, [`HeadOutput::report`] checks them.
     pub fn forward(
         &self,
         features: Tensor<2>,
         labels: Tensor<1, Int>,
         lambda: f64,
-    ) -> Result<LSoftmaxOutput<M>, HeadError> {
+    ) -> Result<HeadOutput<M>, HeadError> {
+        let raw_features =
+            self.normalisation.normalises_features().then(|| features.clone().detach());
         let tensors = self.tensors(features, labels, lambda)?;
         let engine = if fused::is_supported(&tensors) { self.execution.engine()? } else { None };
         let (losses, details) = if let Some(engine) = engine {
@@ -217,13 +249,46 @@ impl<M: AngularMargin> LSoftmax<M> {
             (losses, Details::Composed(Box::new(pass)))
         };
         let loss = losses.clone().mean();
-        Ok(LSoftmaxOutput { loss, losses, details, margin: self.margin.clone(), lambda })
+        Ok(HeadOutput { loss, losses, details, raw_features, margin: self.margin.clone(), lambda })
     }
 
     /// This head with another margin, which need not be a [`Margin`]: see [`AngularMargin`].
-    pub fn with_margin<N: AngularMargin>(self, margin: N) -> LSoftmax<N> {
-        let Self { weight, bias, execution, .. } = self;
-        LSoftmax { weight, bias, margin, execution }
+    pub fn with_margin<N: AngularMargin>(self, margin: N) -> MarginHead<N> {
+        let Self { weight, bias, log_scale, normalisation, execution, .. } = self;
+        MarginHead { weight, bias, log_scale, margin, normalisation, execution }
+    }
+
+    /// This head with another normalisation, and a scale that is not learned.
+    ///
+    /// # Panics
+    /// When the scale is not above 0 and finite.
+    pub fn with_normalisation(mut self, normalisation: Normalisation) -> Self {
+        if let Normalisation::Both { scale } = normalisation {
+            assert!(scale > 0.0 && scale.is_finite(), "a scale is above 0 and finite");
+        }
+        (self.normalisation, self.log_scale) = (normalisation, None);
+        self
+    }
+
+    /// This head with a scale that is learned. Its logarithm is the parameter, so that it stays above 0.
+    /// Without normalised features there is no scale, and nothing changes.
+    pub fn with_learned_scale(mut self) -> Self {
+        if let Normalisation::Both { scale } = self.normalisation {
+            let start = Tensor::from_floats([scale.ln() as f32], &self.weight.device());
+            self.log_scale = Some(Param::from_tensor(start));
+        }
+        self
+    }
+
+    /// The scale s: `None` unless features are normalised.
+    pub fn scale(&self) -> Option<f64> {
+        match (self.normalisation, &self.log_scale) {
+            (Normalisation::Both { .. }, Some(log)) => {
+                Some(f64::from(log.val().into_scalar::<f32>()).exp())
+            }
+            (Normalisation::Both { scale }, None) => Some(scale),
+            _ => None,
+        }
     }
 
     /// This head with another execution. [`Execution::Composed`] uses Burn's own operations on the CPU
@@ -233,13 +298,40 @@ impl<M: AngularMargin> LSoftmax<M> {
         self
     }
 
-    /// The plain scores W·x + b, without label or margin, for inference.
+    /// The plain scores without label or margin, for inference: W·x + b, of normalised vectors if the head
+    /// normalises them.
     ///
     /// # Shapes
     /// - features: `[…, features]`
     /// - output: `[…, classes]`
     pub fn logits<const D: usize>(&self, features: Tensor<D>) -> Tensor<D> {
-        linear(features, self.weight.val().transpose(), self.bias.as_ref().map(Param::val))
+        let shape = features.shape();
+        let features = match self.normalisation.normalises_features() {
+            true => {
+                let width = shape[D - 1];
+                let rows = features.reshape([shape.num_elements() / width.max(1), width]);
+                self.normalised(rows).reshape(shape)
+            }
+            false => features,
+        };
+        let weight = self.effective_weight().transpose();
+        linear(features, weight, self.bias.as_ref().map(Param::val))
+    }
+
+    /// W, normalised if the head does so.
+    fn effective_weight(&self) -> Tensor<2> {
+        let weight = self.weight.val();
+        if self.normalisation.normalises_weights() { unit_rows(weight) } else { weight }
+    }
+
+    /// Features of length s, if the head normalises them.
+    fn normalised(&self, features: Tensor<2>) -> Tensor<2> {
+        let Normalisation::Both { scale } = self.normalisation else { return features };
+        let units = unit_rows(features);
+        match &self.log_scale {
+            Some(log) => units * log.val().exp().reshape([1, 1]),
+            None => units.mul_scalar(scale),
+        }
     }
 
     /// The class with the largest score, for every sample.
@@ -251,11 +343,12 @@ impl<M: AngularMargin> LSoftmax<M> {
         self.logits(features).argmax(1).squeeze_dim(1)
     }
 
-    /// A plain linear layer with the same weights.
+    /// A plain linear layer with the same weights, normalised if the head does so. If the head normalises
+    /// features, the layer must be given features of length s.
     pub fn to_linear(&self) -> Linear {
         // Detached, so that the layer's parameters are leaves and not part of this head's graph.
         let bias = self.bias.as_ref().map(|bias| Param::from_tensor(bias.val().detach()));
-        Linear { weight: Param::from_tensor(self.weight.val().transpose().detach()), bias }
+        Linear { weight: Param::from_tensor(self.effective_weight().transpose().detach()), bias }
     }
 
     /// This head with the weights of a plain linear layer.
@@ -300,7 +393,8 @@ impl<M: AngularMargin> LSoftmax<M> {
             return Err(ShapeError::Empty { samples, features: found, classes }.into());
         }
         let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
-        Ok(HeadTensors { features, weight, bias, labels })
+        let features = self.normalised(features);
+        Ok(HeadTensors { features, weight, bias, labels, normalisation: self.normalisation })
     }
 }
 
@@ -310,7 +404,7 @@ fn copied<const D: usize>(value: Tensor<D>, device: &Device) -> Param<Tensor<D>>
     Param::from_tensor(Tensor::from_data(value.into_data(), (device, dtype)))
 }
 
-impl<M: AngularMargin> LSoftmaxOutput<M> {
+impl<M: AngularMargin> HeadOutput<M> {
     /// Angles, norms and margins of the batch.
     ///
     /// After a fused forward this costs microseconds. After a composed one it reads the batch back
@@ -320,9 +414,15 @@ impl<M: AngularMargin> LSoftmaxOutput<M> {
     /// When a label is out of range, or a feature, a weight or the loss is not finite.
     pub fn report(&self) -> Result<Report<M>, HeadError> {
         let (margin, lambda) = (self.margin.clone(), self.lambda);
-        match &self.details {
-            Details::Fused(pass) => Ok(pass.report(margin, lambda)),
-            Details::Composed(pass) => pass.report(margin, lambda, self.losses.clone()),
-        }
+        let report = match &self.details {
+            Details::Fused(pass) => pass.report(margin, lambda),
+            Details::Composed(pass) => pass.report(margin, lambda, self.losses.clone())?,
+        };
+        let Some(features) = &self.raw_features else { return Ok(report) };
+        let [_, width] = features.dims();
+        let numbers: Vec<f64> = features.clone().into_data().iter::<f64>().collect();
+        let norm = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let feature_norm = Norms::of(numbers.chunks_exact(width).map(norm));
+        Ok(Report { feature_norm, ..report })
     }
 }

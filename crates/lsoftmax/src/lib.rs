@@ -7,6 +7,7 @@
 //! | in a model | |
 //! |---|---|
 //! | [`LSoftmaxConfig`] → [`LSoftmax`] | the head: weights and loss |
+//! | [`ASoftmaxConfig`], [`CosFaceConfig`], [`ArcFaceConfig`], [`NormSoftmaxConfig`] | its successors, as the same [`MarginHead`] with another [`Normalisation`] and margin |
 //! | [`Margin`], [`LambdaSchedule`] | the size of the margin, and its gradual introduction |
 //! | [`AngularMargin`] | custom margins |
 //! | [`Execution`] | the CPU kernels, or Burn's own operations |
@@ -23,18 +24,24 @@ mod hinge;
 mod label;
 mod lambda;
 mod margin;
+mod normalisation;
 mod number;
 mod report;
+mod successors;
+mod successors_config;
 
 pub use angular::AngularMargin;
 pub use contrastive::{ContrastiveLoss, ContrastiveLossConfig};
 pub use error::HeadError;
-pub use head::{LSoftmax, LSoftmaxConfig, LSoftmaxOutput};
+pub use head::{HeadOutput, LSoftmax, LSoftmaxConfig, MarginHead};
 pub use hinge::{HingeLoss, HingeLossConfig, HingeNorm};
 pub use lambda::{LambdaError, LambdaSchedule, Stage};
 pub use lsoftmax_flex::Execution;
 pub use lsoftmax_kernels::head::ShapeError;
 pub use lsoftmax_kernels::{EngineError, Precision};
 pub use margin::{Margin, MarginError, Psi};
+pub use normalisation::Normalisation;
 pub use number::Number;
 pub use report::{Angles, NormRange, Norms, Report};
+pub use successors::{AdditiveMargin, AngleError, CombinedMargin, Continuation, CosineMargin};
+pub use successors_config::{ASoftmaxConfig, ArcFaceConfig, CosFaceConfig, NormSoftmaxConfig};

@@ -127,6 +127,20 @@ impl<M: AngularMargin> Report<M> {
     }
 }
 
+impl Norms {
+    /// Of at least one norm.
+    pub(crate) fn of(norms: impl ExactSizeIterator<Item = f64>) -> Self {
+        let count = norms.len() as f64;
+        let mut range = Self { min: f64::INFINITY, mean: 0.0, max: 0.0 };
+        for norm in norms {
+            range.min = range.min.min(norm);
+            range.max = range.max.max(norm);
+            range.mean += norm / count;
+        }
+        range
+    }
+}
+
 impl Angles {
     fn of(angles: &mut [f64]) -> Self {
         angles.sort_by(f64::total_cmp);

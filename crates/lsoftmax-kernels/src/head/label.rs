@@ -66,11 +66,15 @@ pub(super) fn project<K: Kernel>(kernel: K, gradient: &mut [f32], weight: &[f32]
     kernel.vectorize(
         #[inline(always)]
         || {
-            // Twice times the scale, and not its square, which may overflow.
             let scale = f64::from(scale);
-            let along = (-dot(gradient, weight) * scale * scale) as f32;
-            for (value, weight) in gradient.iter_mut().zip(weight) {
-                *value = K::Simd::mul_add(along, *weight, *value);
+            let along = -dot(gradient, weight) * scale * scale;
+            let terms = gradient.iter_mut().zip(weight);
+            if along.abs() < 1e30 {
+                let along = along as f32;
+                terms.for_each(|(g, w)| *g = K::Simd::mul_add(along, *w, *g));
+            } else {
+                // Of very short weights, in whose product it is of ordinary size again.
+                terms.for_each(|(g, w)| *g = (f64::from(*g) + along * f64::from(*w)) as f32);
             }
         },
     );

@@ -128,12 +128,9 @@ fn compute(
     let (samples, classes, depth) = (inputs.samples(), inputs.classes(), inputs.depth());
     let with_gradients = device.is_autodiff();
 
-    let head = LSoftmax {
-        weight: Param::from_data(TensorData::new(inputs.weights, [classes, depth]), device),
-        bias: inputs.bias.map(|bias| Param::from_data(TensorData::new(bias, [classes]), device)),
-        margin,
-        execution: Execution::Fused(engine),
-    };
+    let weight = Param::from_data(TensorData::new(inputs.weights, [classes, depth]), device);
+    let bias = inputs.bias.map(|bias| Param::from_data(TensorData::new(bias, [classes]), device));
+    let head = LSoftmax::from_weights(weight, bias, margin, Execution::Fused(engine));
     let x = Tensor::<2>::from_data(TensorData::new(inputs.features, [samples, depth]), device);
     let x = if with_gradients { x.require_grad() } else { x };
     let y = Tensor::<1, Int>::from_data(TensorData::new(inputs.labels, [samples]), device);

@@ -2,7 +2,7 @@
 
 use burn::module::Param;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use lsoftmax::{Execution, HeadError, LSoftmax, LSoftmaxOutput, Margin, Precision};
+use lsoftmax::{Execution, HeadError, HeadOutput, LSoftmax, Margin, Precision};
 
 use super::Batch;
 
@@ -69,22 +69,22 @@ impl Setup {
     pub fn on(device: &Device, way: Way, batch: &Batch) -> Self {
         let rows = |v: &[f64]| tensor(v, [v.len() / batch.depth, batch.depth], device, way.dtype());
         let vector = |v: &Vec<f64>| tensor(v, [v.len()], device, way.dtype());
-        let head = LSoftmax {
-            weight: Param::from_tensor(rows(&batch.weights)),
-            bias: batch.bias.as_ref().map(vector).map(Param::from_tensor),
-            margin: Margin::new(batch.margin).unwrap(),
-            execution: way.execution(),
-        };
+        let head = LSoftmax::from_weights(
+            Param::from_tensor(rows(&batch.weights)),
+            batch.bias.as_ref().map(vector).map(Param::from_tensor),
+            Margin::new(batch.margin).unwrap(),
+            way.execution(),
+        );
         let features = rows(&batch.features).set_require_grad(device.is_autodiff());
         Self { way, head, features, labels: labels(&batch.labels, device), lambda: batch.lambda }
     }
 
-    pub fn forward(&self) -> Result<LSoftmaxOutput, HeadError> {
+    pub fn forward(&self) -> Result<HeadOutput, HeadError> {
         self.head.forward(self.features.clone(), self.labels.clone(), self.lambda)
     }
 
     /// The forward pass, which must succeed.
-    pub fn output(&self) -> LSoftmaxOutput {
+    pub fn output(&self) -> HeadOutput {
         self.forward().unwrap_or_else(|error| panic!("{:?}: {error}", self.way))
     }
 

@@ -1,0 +1,425 @@
+//! A-Softmax, CosFace, ArcFace and NormSoftmax: losses and gradients against their definitions in f64, at
+//! generic and at singular points, and the invariances that normalisation promises.
+
+use std::f64::consts::PI;
+
+use burn::module::Param;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use lsoftmax::{
+    AdditiveMargin, AngularMargin, ArcFaceConfig, CombinedMargin, Continuation, CosFaceConfig,
+    CosineMargin, Execution, Margin, MarginHead, NormSoftmaxConfig, Normalisation, Precision,
+};
+use lsoftmax_testing::{SplitMix, assert_close_to_scale, largest};
+
+/// Every way to compute a head, with its tolerance.
+fn ways() -> [(Execution, DType, f64); 3] {
+    [
+        (Execution::Composed, DType::F64, 1e-7),
+        (Execution::Composed, DType::F32, 2e-5),
+        (Execution::new(Precision::F32), DType::F32, 2e-5),
+    ]
+}
+
+/// Samples, weights and labels.
+#[derive(Clone)]
+struct Batch {
+    features: Vec<f64>,
+    weights: Vec<f64>,
+    labels: Vec<usize>,
+    depth: usize,
+}
+
+impl Batch {
+    fn random(seed: u64, samples: usize, depth: usize, classes: usize) -> Self {
+        let mut numbers = SplitMix(seed);
+        let mut normal = |count: usize| -> Vec<f64> {
+            // f32 values, so that every way has the same input.
+            (0..count).map(|_| f64::from(numbers.normal() as f32)).collect()
+        };
+        let (features, weights) = (normal(samples * depth), normal(classes * depth));
+        let labels = (0..samples).map(|sample| (sample * 7 + 3) % classes).collect();
+        Self { features, weights, labels, depth }
+    }
+
+    fn classes(&self) -> usize {
+        self.weights.len() / self.depth
+    }
+}
+
+/// The mean loss by its definition.
+fn definition<M: AngularMargin>(
+    batch: &Batch,
+    margin: &M,
+    normalisation: Normalisation,
+    lambda: f64,
+) -> f64 {
+    let d = batch.depth;
+    let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
+    let losses = batch.labels.iter().enumerate().map(|(i, y)| {
+        let x = &batch.features[i * d..][..d];
+        let logits: Vec<f64> = (0..batch.classes())
+            .map(|j| {
+                let w = &batch.weights[j * d..][..d];
+                let dot: f64 = x.iter().zip(w).map(|(x, w)| x * w).sum();
+                let lengths = norm(x) * norm(w);
+                let cos = if lengths > 0.0 { (dot / lengths).clamp(-1.0, 1.0) } else { 0.0 };
+                let length = match normalisation {
+                    Normalisation::None => lengths,
+                    Normalisation::Weights => norm(x),
+                    Normalisation::Both { scale } => scale,
+                };
+                if j != *y || lengths == 0.0 {
+                    return length * cos;
+                }
+                let (psi, _) = margin.value_and_slope(cos);
+                length * (lambda * cos + psi) / (1.0 + lambda)
+            })
+            .collect();
+        let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        max + logits.iter().map(|z| (z - max).exp()).sum::<f64>().ln() - logits[*y]
+    });
+    losses.sum::<f64>() / batch.labels.len() as f64
+}
+
+/// Central differences of fourth order.
+fn differences(loss: impl Fn(&Batch) -> f64, batch: &Batch) -> [Vec<f64>; 2] {
+    const STEP: f64 = 1e-4;
+    let slope = |change: &dyn Fn(&mut Batch, f64)| {
+        let at = |by: f64| {
+            let mut moved = batch.clone();
+            change(&mut moved, by);
+            loss(&moved)
+        };
+        (8.0 * (at(STEP) - at(-STEP)) - (at(2.0 * STEP) - at(-2.0 * STEP))) / (12.0 * STEP)
+    };
+    [
+        (0..batch.features.len()).map(|i| slope(&|b, by| b.features[i] += by)).collect(),
+        (0..batch.weights.len()).map(|i| slope(&|b, by| b.weights[i] += by)).collect(),
+    ]
+}
+
+struct Found {
+    loss: f64,
+    features: Vec<f64>,
+    weights: Vec<f64>,
+    scale: Option<f64>,
+}
+
+fn compute<M: AngularMargin>(
+    batch: &Batch,
+    margin: &M,
+    normalisation: Normalisation,
+    lambda: f64,
+    learned: bool,
+    (execution, dtype): (Execution, DType),
+) -> Found {
+    let device = Device::flex().autodiff();
+    let rows = |v: &[f64]| {
+        let data = TensorData::new(v.to_vec(), [v.len() / batch.depth, batch.depth]);
+        Tensor::<2>::from_data(data, (&device, dtype))
+    };
+    let labels: Vec<i64> = batch.labels.iter().map(|y| *y as i64).collect();
+    let labels =
+        Tensor::<1, Int>::from_data(TensorData::new(labels, [batch.labels.len()]), &device);
+    let weight = Param::from_tensor(rows(&batch.weights));
+    let mut head = MarginHead::from_weights(weight, None, margin.clone(), execution)
+        .with_normalisation(normalisation);
+    if learned {
+        head = head.with_learned_scale();
+    }
+    let features = rows(&batch.features).require_grad();
+    let output = head.forward(features.clone(), labels, lambda).unwrap();
+    let found = output.loss.backward();
+    let numbers = |tensor: Tensor<2>| tensor.into_data().iter::<f64>().collect::<Vec<_>>();
+    let scale = head.log_scale.as_ref().and_then(|log| log.val().grad(&found));
+    let report = output.report().unwrap();
+    let norms = batch.features.chunks_exact(batch.depth);
+    let norms = norms.map(|x| x.iter().map(|x| x * x).sum::<f64>().sqrt());
+    let mean = norms.sum::<f64>() / batch.labels.len() as f64;
+    assert!((report.feature_norm.mean - mean).abs() <= 1e-4 * mean.max(1e-30), "{report:?}");
+    Found {
+        loss: output.loss.into_data().iter::<f64>().next().unwrap(),
+        features: numbers(features.grad(&found).unwrap()),
+        weights: numbers(head.weight.val().grad(&found).unwrap()),
+        scale: scale.map(|scale| scale.into_data().iter::<f64>().next().unwrap()),
+    }
+}
+
+enum AnyMargin {
+    Multiplied(Margin),
+    Added(AdditiveMargin),
+    Subtracted(CosineMargin),
+    Combined(CombinedMargin),
+}
+
+/// Evaluates an expression with the margin inside an [`AnyMargin`].
+macro_rules! with_margin {
+    ($any:expr, |$margin:ident| $value:expr) => {
+        match $any {
+            AnyMargin::Multiplied($margin) => $value,
+            AnyMargin::Added($margin) => $value,
+            AnyMargin::Subtracted($margin) => $value,
+            AnyMargin::Combined($margin) => $value,
+        }
+    };
+}
+
+/// Calls `check` with every head of the family.
+fn for_every_head(mut check: impl FnMut(&str, &dyn Fn(&Batch, f64) -> f64, &Computation<'_>)) {
+    let s = Normalisation::Both { scale: 8.0 };
+    let mut with = |name: &str, margin: AnyMargin, normalisation: Normalisation| {
+        let defined = |batch: &Batch, lambda: f64| {
+            with_margin!(&margin, |margin| definition(batch, margin, normalisation, lambda))
+        };
+        let computed = |batch: &Batch, lambda: f64, learned: bool, way: (Execution, DType)| {
+            with_margin!(&margin, |margin| compute(
+                batch,
+                margin,
+                normalisation,
+                lambda,
+                learned,
+                way
+            ))
+        };
+        check(name, &defined, &computed);
+    };
+    let additive = AdditiveMargin::new(0.5).unwrap();
+    with(
+        "A-Softmax, m = 3",
+        AnyMargin::Multiplied(Margin::new(3).unwrap()),
+        Normalisation::Weights,
+    );
+    with(
+        "A-Softmax, m = 4",
+        AnyMargin::Multiplied(Margin::new(4).unwrap()),
+        Normalisation::Weights,
+    );
+    with("L-Softmax on unit vectors", AnyMargin::Multiplied(Margin::new(2).unwrap()), s);
+    with("NormSoftmax", AnyMargin::Multiplied(Margin::ONE), s);
+    with("ArcFace", AnyMargin::Added(additive), s);
+    let none = additive.with_continuation(Continuation::None);
+    with("ArcFace without continuation", AnyMargin::Added(none), s);
+    with("CosFace", AnyMargin::Subtracted(CosineMargin::new(0.35).unwrap()), s);
+    let combined = CombinedMargin::new(1.2, 0.3, 0.1).unwrap();
+    with("combined", AnyMargin::Combined(combined), s);
+    with("combined, free norms", AnyMargin::Combined(combined), Normalisation::None);
+}
+
+type Computation<'a> = dyn Fn(&Batch, f64, bool, (Execution, DType)) -> Found + 'a;
+
+#[test]
+fn losses_and_gradients_agree_with_the_definition() {
+    for seed in 1..4 {
+        let batch = Batch::random(seed, 5, 6, 4);
+        for_every_head(|name, defined, computed| {
+            for lambda in [0.0, 5.0] {
+                let expected = differences(|batch| defined(batch, lambda), &batch);
+                for (execution, dtype, tolerance) in ways() {
+                    let what = format!("{name}, λ {lambda}, {execution:?}, {dtype:?}");
+                    let found = computed(&batch, lambda, false, (execution, dtype));
+                    let loss = defined(&batch, lambda);
+                    assert!(
+                        (found.loss - loss).abs() < tolerance * loss.max(1.0),
+                        "{what}: {loss}"
+                    );
+                    let close = |part: &str, found: &[f64], expected: &[f64]| {
+                        assert_close_to_scale(
+                            &format!("{what}, {part}"),
+                            found,
+                            expected,
+                            4.0 * tolerance,
+                            1e-30,
+                        );
+                    };
+                    close("features", &found.features, &expected[0]);
+                    close("weights", &found.weights, &expected[1]);
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_learned_scale_has_the_gradient_of_the_definition() {
+    let batch = Batch::random(9, 6, 5, 4);
+    let margin = AdditiveMargin::new(0.3).unwrap();
+    let loss =
+        |log: f64| definition(&batch, &margin, Normalisation::Both { scale: log.exp() }, 0.0);
+    let (log, step) = (8f64.ln(), 1e-4);
+    let expected = (loss(log + step) - loss(log - step)) / (2.0 * step);
+    for (execution, dtype, tolerance) in ways().into_iter().skip(1) {
+        let scale = Normalisation::Both { scale: 8.0 };
+        let found = compute(&batch, &margin, scale, 0.0, true, (execution, dtype));
+        let found = found.scale.expect("the scale's gradient");
+        assert!((found - expected).abs() < 10.0 * tolerance, "{found}, not {expected}");
+    }
+}
+
+/// A sample of class 0 at an angle to its class, whose weights are (1, 0).
+fn at_angle(theta: f64, length: f64) -> Batch {
+    Batch {
+        features: vec![length * theta.cos(), length * theta.sin()],
+        weights: vec![1.0, 0.0, -0.3, 0.9],
+        labels: vec![0],
+        depth: 2,
+    }
+}
+
+#[test]
+fn everything_is_finite_at_singular_points() {
+    let mut batches = Vec::new();
+    for theta in [0.0, 1e-9, PI / 2.0, PI - 0.5, PI - 1e-9, PI, PI / 3.0, 2.0 * PI / 3.0] {
+        for length in [1.0, 1e-20, 1e15] {
+            batches.push(at_angle(theta, length));
+        }
+    }
+    let mut zero = at_angle(1.0, 1.0);
+    zero.features.fill(0.0);
+    batches.push(zero);
+    for class in [0, 1] {
+        for length in [0.0, 1e-25, 1e15] {
+            let mut batch = at_angle(1.0, 1.0);
+            batch.weights[2 * class..][..2].iter_mut().for_each(|w| *w *= length);
+            batches.push(batch);
+        }
+    }
+    let mut one_class = at_angle(1.0, 1.0);
+    one_class.weights.truncate(2);
+    batches.push(one_class);
+    for (index, batch) in batches.iter().enumerate() {
+        for_every_head(|name, _, computed| {
+            // With free norms, products of huge lengths overflow: that is an error, tested elsewhere.
+            if name.contains("free") {
+                return;
+            }
+            for (execution, dtype, _) in ways() {
+                let what = format!("{name}, batch {index}, {execution:?}, {dtype:?}");
+                let found = computed(batch, 0.0, false, (execution, dtype));
+                assert!(found.loss.is_finite(), "{what}");
+                let all = found.features.iter().chain(&found.weights);
+                assert!(all.clone().all(|g| g.is_finite()), "{what}: {all:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn the_length_of_a_normalised_vector_does_not_matter_and_gradients_are_orthogonal_to_it() {
+    let batch = Batch::random(5, 6, 7, 5);
+    let mut scaled = batch.clone();
+    scaled.weights[7..14].iter_mut().for_each(|w| *w *= 37.0);
+    scaled.features[14..21].iter_mut().for_each(|x| *x *= 0.03);
+    let margin = AdditiveMargin::new(0.5).unwrap();
+    let both = Normalisation::Both { scale: 8.0 };
+    for (execution, dtype, tolerance) in ways() {
+        let way = || (execution.clone(), dtype);
+        let found = compute(&batch, &margin, both, 0.0, false, way());
+        let other = compute(&scaled, &margin, both, 0.0, false, way());
+        assert!((found.loss - other.loss).abs() < tolerance, "{dtype:?}");
+        for (gradient, vectors) in
+            [(&found.features, &batch.features), (&found.weights, &batch.weights)]
+        {
+            for (g, v) in gradient.chunks_exact(7).zip(vectors.chunks_exact(7)) {
+                let dot: f64 = g.iter().zip(v).map(|(g, v)| g * v).sum();
+                assert!(dot.abs() <= tolerance * largest(g).max(1e-12) * largest(v) * 7.0, "{dot}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_margins_the_combined_head_is_normalised_softmax_to_the_bit() {
+    let batch = Batch::random(6, 9, 16, 11);
+    let both = Normalisation::Both { scale: 16.0 };
+    for (execution, dtype, _) in ways() {
+        let way = || (execution.clone(), dtype);
+        let none = CombinedMargin::new(1.0, 0.0, 0.0).unwrap();
+        let combined = compute(&batch, &none, both, 0.0, false, way());
+        let softmax = compute(&batch, &Margin::ONE, both, 0.0, false, way());
+        assert_eq!(combined.loss, softmax.loss);
+        assert_eq!(combined.features, softmax.features);
+        assert_eq!(combined.weights, softmax.weights);
+    }
+}
+
+#[test]
+fn the_combined_margin_has_the_others_as_special_cases() {
+    let arc = AdditiveMargin::new(0.4).unwrap().with_continuation(Continuation::None);
+    let cases: [(CombinedMargin, &dyn Fn(f64) -> (f64, f64)); 3] = [
+        (CombinedMargin::new(1.0, 0.4, 0.0).unwrap(), &|cos| arc.value_and_slope(cos)),
+        (CombinedMargin::new(1.0, 0.0, 0.35).unwrap(), &|cos| {
+            CosineMargin::new(0.35).unwrap().value_and_slope(cos)
+        }),
+        // Up to π/m, where ψ leaves the cosine.
+        (CombinedMargin::new(2.0, 0.0, 0.0).unwrap(), &|cos| {
+            Margin::new(2).unwrap().value_and_slope(cos)
+        }),
+    ];
+    for (combined, special) in cases {
+        for step in 1..50 {
+            let cos = (f64::from(step) / 50.0 * PI / 2.0).cos();
+            let ((value, slope), (expected, expected_slope)) =
+                (combined.value_and_slope(cos), special(cos));
+            assert!((value - expected).abs() < 1e-12, "{combined:?} at {cos}");
+            assert!(
+                (slope - expected_slope).abs() < 1e-9 * slope.abs().max(1.0),
+                "{combined:?} at {cos}"
+            );
+        }
+    }
+}
+
+#[test]
+fn arcface_continues_linearly_past_its_last_angle() {
+    let margin = AdditiveMargin::new(0.5).unwrap();
+    let at = |theta: f64| margin.value_and_slope(theta.cos());
+    assert!((at(PI - 0.6).0 - (PI - 0.1).cos()).abs() < 1e-12);
+    let (value, slope) = at(PI - 0.4);
+    assert!((value - ((PI - 0.4).cos() - 0.5 * 0.5f64.sin())).abs() < 1e-12);
+    assert_eq!(slope, 1.0);
+    // The larger the angle, the smaller the logit, at every angle.
+    let mut last = f64::INFINITY;
+    for step in 0..=1000 {
+        let (value, _) = at(PI * f64::from(step) / 1000.0);
+        assert!(value < last, "at {step}");
+        last = value;
+    }
+}
+
+#[test]
+fn inference_has_neither_label_nor_margin_and_ignores_lengths() {
+    let device = Device::flex();
+    let head = ArcFaceConfig::new(3, 4).with_scale(10.0).init(&device);
+    let features = Tensor::<2>::from_floats([[3.0, 0.0, 4.0], [0.3, 0.0, 0.4]], &device);
+    let scores: Vec<f32> = head.logits(features.clone()).into_data().iter().collect();
+    let (first, second) = scores.split_at(4);
+    for (a, b) in first.iter().zip(second) {
+        assert!((a - b).abs() < 1e-5 && a.abs() <= 10.0 + 1e-4, "{a} {b}");
+    }
+    // The linear layer has the same scores for features of length s.
+    let linear = head.to_linear().forward(features.slice([0..1, 0..3]).mul_scalar(2.0));
+    let linear: Vec<f32> = linear.into_data().iter().collect();
+    for (a, b) in first.iter().zip(&linear) {
+        assert!((a - b).abs() < 1e-4, "{a} {b}");
+    }
+}
+
+#[test]
+fn the_defaults_are_those_of_the_papers() {
+    assert_eq!(CosFaceConfig::new(2, 2).margin.value(), 0.35);
+    assert_eq!(ArcFaceConfig::new(2, 2).margin.value(), 0.5);
+    assert_eq!(ArcFaceConfig::new(2, 2).scale, Some(64.0));
+    assert_eq!(NormSoftmaxConfig::new(2, 2).scale, Some(20.0));
+    assert_eq!(lsoftmax::ASoftmaxConfig::new(2, 2).margin.value(), 4.0);
+}
+
+#[test]
+fn numbers_that_are_no_margins_are_refused_with_the_rule() {
+    for wrong in [-0.1, 3.2, f64::NAN, f64::INFINITY] {
+        let message = AdditiveMargin::new(wrong).unwrap_err().to_string();
+        assert!(message.contains("from 0 to below π"), "{message}");
+        assert!(CosineMargin::new(wrong).is_err(), "{wrong}");
+        assert!(CombinedMargin::new(1.0, wrong, 0.0).is_err(), "{wrong}");
+    }
+    assert!(CombinedMargin::new(0.5, 0.0, 0.0).is_err());
+}
