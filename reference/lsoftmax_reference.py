@@ -11,6 +11,7 @@ import torch
 
 from baselines import baselines
 from fixture_file import FOLDER, check, to_json
+from head_fixtures import heads
 from loss_fixtures import lsoftmax, metric_learning
 from psi_table import psi
 
@@ -19,6 +20,7 @@ FIXTURES = {
     "metric_learning.json": metric_learning,
     "baselines.json": baselines,
     "psi.json": psi,
+    "heads.json": heads,
 }
 TOLERANCE = 1e-12
 

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use burn::tensor::Device;
 use clap::Args;
 use lsoftmax_data::{DataDir, DataError};
+use lsoftmax_lab::head::{HeadKind, HeadSettings, HeadSettingsError};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::value_parsers::device;
+use crate::value_parsers::{device, head, number};
 
 #[derive(Clone, Debug, Args)]
 pub struct DataDirArgument {
@@ -21,6 +22,33 @@ impl DataDirArgument {
     /// The directory given, or the default.
     pub fn find(self) -> Result<DataDir, DataError> {
         DataDir::find(self.data_dir)
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct HeadArguments {
+    /// The head
+    #[arg(long, value_name = "NAME", default_value = "l-softmax", value_parser = head())]
+    pub head: HeadKind,
+    /// The margin m: any number from 1 (softmax) to 1000 for l-softmax and a-softmax [default: 4], from 0
+    /// to 2 for cosface [default: 0.35], an angle in radians for arcface [default: 0.5]
+    #[arg(long, value_name = "M", value_parser = number, allow_negative_numbers = true)]
+    pub margin: Option<f64>,
+    /// The scale s of cosface and arcface [default: 64] and of normsoftmax [default: 20]
+    #[arg(long, value_name = "S", value_parser = number, allow_negative_numbers = true)]
+    pub scale: Option<f64>,
+}
+
+impl HeadArguments {
+    /// The head with its settings.
+    pub fn settings(&self) -> Result<HeadSettings, Failure> {
+        HeadSettings::new(self.head, self.margin, self.scale).map_err(|error| {
+            let argument = match error {
+                HeadSettingsError::Scale(_) | HeadSettingsError::NoScale(_) => "--scale",
+                _ => "--margin",
+            };
+            Failure::bad_input(format!("{argument}: {error}"))
+        })
     }
 }
 

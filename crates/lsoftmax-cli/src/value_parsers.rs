@@ -10,7 +10,16 @@ use burn::tensor::DeviceKind;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lsoftmax::{LambdaSchedule, Margin, Precision};
 use lsoftmax_data::{Set, Split};
+use lsoftmax_lab::head::HeadKind;
 use lsoftmax_lab::recipe::{Lambda, OnDivergence};
+
+pub fn head() -> impl TypedValueParser<Value = HeadKind> {
+    one_of(HeadKind::ALL)
+}
+
+pub fn number(text: &str) -> Result<f64, String> {
+    text.trim().parse().map_err(|_| "must be a number".into())
+}
 
 pub fn margin(text: &str) -> Result<Margin, String> {
     let m: f64 = text.trim().parse().map_err(|_| "must be a number from 1 to 1000")?;

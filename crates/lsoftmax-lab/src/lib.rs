@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | [`recipe`] | the description of a training run |
-//! | [`model`], [`objective`], [`optimiser`], [`learner`], [`batch`], [`compute`] | network and head, loss, optimiser, one training step, the device |
+//! | [`head`], [`model`], [`objective`], [`optimiser`], [`learner`], [`batch`], [`compute`] | L-Softmax and its successors, network and head, loss, optimiser, one training step, the device |
 //! | [`train`], [`run`] | training by a recipe, and the directory from which it can be resumed |
 //! | [`evaluate`], [`test_details`] | accuracy of a model; which test images are misclassified, how similar the classes are |
 //! | [`model_file`], [`inference`] | the files of a model, and its use |
@@ -21,6 +21,7 @@ pub mod compute;
 pub mod demo;
 pub mod evaluate;
 pub mod figures;
+pub mod head;
 pub mod inference;
 pub mod learner;
 pub mod loss;

@@ -239,6 +239,72 @@ fn losses_and_gradients_agree_with_the_definition() {
     }
 }
 
+#[derive(serde::Deserialize)]
+struct Cases {
+    cases: Vec<Case>,
+}
+
+/// A case of `heads.json`.
+#[derive(serde::Deserialize)]
+struct Case {
+    name: String,
+    head: String,
+    margin: f64,
+    scale: Option<f64>,
+    lambda: f64,
+    features: Vec<Vec<f64>>,
+    weights: Vec<Vec<f64>>,
+    labels: Vec<usize>,
+    loss: f64,
+    grad_features: Vec<Vec<f64>>,
+    grad_weights: Vec<Vec<f64>>,
+}
+
+#[test]
+fn every_reference_case_agrees() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reference/fixtures/heads.json");
+    let text = std::fs::read_to_string(path).unwrap();
+    let Cases { cases } = serde_json::from_str(&text).unwrap();
+    assert!(cases.len() > 30, "{}", cases.len());
+    for case in cases {
+        let batch = Batch {
+            depth: case.weights[0].len(),
+            features: case.features.concat(),
+            weights: case.weights.concat(),
+            labels: case.labels,
+        };
+        let normalisation = match case.scale {
+            Some(scale) => Normalisation::Both { scale },
+            None => Normalisation::Weights,
+        };
+        let margin = match case.head.as_str() {
+            "cosface" => AnyMargin::Subtracted(CosineMargin::new(case.margin).unwrap()),
+            "arcface" => AnyMargin::Added(AdditiveMargin::new(case.margin).unwrap()),
+            _ => AnyMargin::Multiplied(Margin::new(case.margin).unwrap()),
+        };
+        // pytorch-metric-learning keeps cosines 1e-7 away from ±1.
+        let theirs = if case.name.contains("metric") { 1e-5 } else { 0.0 };
+        for (execution, dtype, tolerance) in ways() {
+            let what = |part: &str| format!("{}, {dtype:?}, {part}", case.name);
+            let found = with_margin!(&margin, |margin| compute(
+                &batch,
+                margin,
+                normalisation,
+                case.lambda,
+                false,
+                (execution.clone(), dtype)
+            ));
+            let tolerance = 4.0 * tolerance + theirs;
+            let close = |part: &str, found: &[f64], expected: &[f64]| {
+                assert_close_to_scale(&what(part), found, expected, tolerance, 1e-30);
+            };
+            close("loss", &[found.loss], &[case.loss]);
+            close("features", &found.features, &case.grad_features.concat());
+            close("weights", &found.weights, &case.grad_weights.concat());
+        }
+    }
+}
+
 #[test]
 fn a_learned_scale_has_the_gradient_of_the_definition() {
     let batch = Batch::random(9, 6, 5, 4);

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use lsoftmax::{Margin, Precision};
+use lsoftmax::Precision;
 use lsoftmax_lab::loss::{self, InputFiles, LossResult, LossSettings};
 
-use crate::argument_groups::OutputArguments;
+use crate::argument_groups::{HeadArguments, OutputArguments};
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
-use crate::value_parsers::{lambda, margin, precision};
+use crate::value_parsers::{lambda, precision};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,8 +20,9 @@ Examples:
   The loss of each sample, and the gradients of the mean in grad/features.npy and grad/weights.npy:
     lsoftmax loss --features x.npy --weights w.npy --labels y.npy \\
       --margin 2 --lambda 5 --reduction none --grad-dir grad --json
-  Plain softmax cross-entropy:
+  Plain softmax cross-entropy, and ArcFace:
     lsoftmax loss --features x.npy --weights w.npy --labels y.npy --margin 1
+    lsoftmax loss --features x.npy --weights w.npy --labels y.npy --head arcface --margin 0.5 --scale 64
 
 Arrays may be in C or Fortran order and of either byte order. The loss is computed in float32.";
 
@@ -41,9 +42,8 @@ pub struct LossCommand {
     /// b, one number per class, added outside the margin
     #[arg(long, value_name = "FILE")]
     bias: Option<PathBuf>,
-    /// The margin m, any number from 1 (softmax) to 1000
-    #[arg(long, value_name = "M", default_value = "4", value_parser = margin, allow_negative_numbers = true)]
-    margin: Margin,
+    #[command(flatten)]
+    head: HeadArguments,
     /// λ: 0 applies the full margin, a large λ approaches softmax
     #[arg(long, value_name = "λ", default_value = "0", value_parser = lambda, allow_negative_numbers = true)]
     lambda: f64,
@@ -68,23 +68,26 @@ enum Reduction {
 
 impl LossCommand {
     pub fn run(self) -> Result<String, Failure> {
-        let Self { features, weights, labels, bias, margin, lambda, precision, .. } = self;
+        let head = self.head.settings()?;
+        let Self { features, weights, labels, bias, lambda, precision, .. } = self;
         let files = InputFiles { features, weights, labels, bias };
         let every_sample = self.reduction == Reduction::None;
-        let settings = LossSettings { margin, lambda, precision, every_sample };
+        let settings = LossSettings { head, lambda, precision, every_sample };
         let result = loss::run(&files, &settings, self.grad_dir.as_deref())?;
         self.output.render(&result, text)
     }
 }
 
 fn text(result: &LossResult) -> String {
-    let LossResult { loss, samples, classes, features, margin, lambda, report, .. } = result;
+    let LossResult { loss, samples, classes, features, head, lambda, report, .. } = result;
+    let margin = result.margin.value();
+    let scale = result.scale.map_or(String::new(), |scale| format!(", s = {scale}"));
     let (accuracy, inside) = (100.0 * result.accuracy, 100.0 * report.inside_margin);
     let theta = &report.theta;
     let mut lines = vec![
         format!(
             "loss      {loss:.6}  (mean of {samples} samples, {features} features, \
-             {classes} classes; m = {margin}, λ = {lambda})"
+             {classes} classes; {head}, m = {margin}{scale}, λ = {lambda})"
         ),
         format!(
             "accuracy  {accuracy:.2} %  (without the margin; {inside:.2} % of samples are inside it)"

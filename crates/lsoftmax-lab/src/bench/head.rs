@@ -4,11 +4,12 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
-use lsoftmax::{HeadError, LSoftmax, LSoftmaxConfig, LambdaSchedule, Margin, Precision};
+use lsoftmax::{HeadError, LSoftmaxConfig, LambdaSchedule, MarginHead, Precision};
 use lsoftmax_kernels::Engine;
 use serde::Serialize;
 
 use super::{BenchError, Heap, can_allocate, median, on_threads};
+use crate::head::{HeadKind, HeadMargin, HeadSettings};
 
 /// Untimed warm-up steps: at most this many, and none is started after this time.
 const WARM_UP: (usize, Duration) = (3, Duration::from_millis(500));
@@ -23,6 +24,7 @@ const SEED: u64 = 2016;
 /// ```
 /// use lsoftmax::{Margin, Precision};
 /// use lsoftmax_lab::bench::{HeadBench, Heap, Length};
+/// use lsoftmax_lab::head::HeadSettings;
 ///
 /// struct Uncounted;
 /// impl Heap for Uncounted {
@@ -35,7 +37,7 @@ const SEED: u64 = 2016;
 ///     samples: 8,
 ///     features: 16,
 ///     classes: 10,
-///     margin: Margin::ONE,
+///     head: HeadSettings::l_softmax(Margin::ONE),
 ///     lambda: 0.0,
 ///     precision: Precision::F32,
 ///     bias: false,
@@ -53,8 +55,8 @@ pub struct HeadBench {
     pub features: usize,
     /// The number of classes.
     pub classes: usize,
-    /// The margin m.
-    pub margin: Margin,
+    /// The head.
+    pub head: HeadSettings,
     /// λ.
     pub lambda: f64,
     /// The precision of matrix products.
@@ -96,8 +98,10 @@ pub struct HeadTiming {
     pub features: usize,
     /// The number of classes.
     pub classes: usize,
+    /// The head's name.
+    pub head: HeadKind,
     /// The margin m.
-    pub margin: Margin,
+    pub margin: HeadMargin,
     /// λ.
     pub lambda: f64,
     /// Whether the head has a bias.
@@ -159,7 +163,7 @@ impl HeadBench {
         let kernel = Engine::new(self.precision)?.path().name();
         let device = Device::flex().autodiff();
         device.seed(SEED);
-        let head = self.head(&device);
+        let head = self.build(&device);
         let normal = Distribution::Normal(0.0, 1.0);
         let x = Tensor::<2>::random([self.samples, self.features], normal, &device).require_grad();
         let y = self.labels(&device);
@@ -193,7 +197,8 @@ impl HeadBench {
             samples: self.samples,
             features: self.features,
             classes: self.classes,
-            margin: self.margin,
+            head: self.head.kind(),
+            margin: self.head.margin(),
             lambda: self.lambda,
             bias: self.bias,
             precision: self.precision,
@@ -202,10 +207,9 @@ impl HeadBench {
         })
     }
 
-    fn head(&self, device: &Device) -> LSoftmax {
-        let mut config = LSoftmaxConfig::new(self.features, self.classes);
-        config.margin = self.margin;
-        config.with_bias(self.bias).with_precision(self.precision).init(device)
+    fn build(&self, device: &Device) -> MarginHead<HeadMargin> {
+        let config = LSoftmaxConfig::new(self.features, self.classes);
+        self.head.apply(config.with_bias(self.bias).with_precision(self.precision).init(device))
     }
 
     /// Labels spread evenly over all classes.
@@ -215,7 +219,12 @@ impl HeadBench {
         Tensor::from_data(TensorData::new(labels, [self.samples]), device)
     }
 
-    fn step(&self, head: &LSoftmax, x: &Tensor<2>, y: &Tensor<1, Int>) -> Result<(), HeadError> {
+    fn step(
+        &self,
+        head: &MarginHead<HeadMargin>,
+        x: &Tensor<2>,
+        y: &Tensor<1, Int>,
+    ) -> Result<(), HeadError> {
         let out = head.forward(x.clone(), y.clone(), self.lambda)?;
         let gradients = out.loss.backward();
         black_box((x.grad(&gradients), head.weight.val().grad(&gradients)));

@@ -10,17 +10,19 @@ use std::path::Path;
 
 use burn::module::Param;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use lsoftmax::{Execution, LSoftmax, Margin, Precision, Report};
+use lsoftmax::{Execution, MarginHead, Precision, Report};
 use lsoftmax_kernels::Engine;
 use serde::Serialize;
 
 use lsoftmax_data::arrays::StagedArrays;
 
+use crate::head::{HeadKind, HeadMargin, HeadSettings};
+
 /// How the loss is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossSettings {
-    /// The margin m.
-    pub margin: Margin,
+    /// The head.
+    pub head: HeadSettings,
     /// λ.
     pub lambda: f64,
     /// The precision of matrix products.
@@ -45,8 +47,13 @@ pub struct LossResult {
     pub classes: usize,
     /// The number of features per sample.
     pub features: usize,
+    /// The head's name.
+    pub head: HeadKind,
     /// The margin m.
-    pub margin: Margin,
+    pub margin: HeadMargin,
+    /// The scale s, where features are normalised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
     /// λ.
     pub lambda: f64,
     /// The precision of matrix products.
@@ -54,7 +61,7 @@ pub struct LossResult {
     /// The kernel path.
     pub kernel: &'static str,
     /// Angles, norms and margins.
-    pub report: Report,
+    pub report: Report<HeadMargin>,
 }
 
 /// Gradients of the mean loss, row by row.
@@ -122,7 +129,7 @@ fn compute(
     settings: &LossSettings,
     device: &Device,
 ) -> Result<(LossResult, Option<Gradients>), LossError> {
-    let LossSettings { margin, lambda, precision, every_sample } = *settings;
+    let LossSettings { head: chosen, lambda, precision, every_sample } = *settings;
     let engine = Engine::new(precision)?;
     let kernel = engine.path().name();
     let (samples, classes, depth) = (inputs.samples(), inputs.classes(), inputs.depth());
@@ -130,7 +137,8 @@ fn compute(
 
     let weight = Param::from_data(TensorData::new(inputs.weights, [classes, depth]), device);
     let bias = inputs.bias.map(|bias| Param::from_data(TensorData::new(bias, [classes]), device));
-    let head = LSoftmax::from_weights(weight, bias, margin, Execution::Fused(engine));
+    let head = MarginHead::from_weights(weight, bias, chosen.margin(), Execution::Fused(engine));
+    let head = chosen.apply(head);
     let x = Tensor::<2>::from_data(TensorData::new(inputs.features, [samples, depth]), device);
     let x = if with_gradients { x.require_grad() } else { x };
     let y = Tensor::<1, Int>::from_data(TensorData::new(inputs.labels, [samples]), device);
@@ -144,7 +152,9 @@ fn compute(
         samples,
         classes,
         features: depth,
-        margin,
+        head: chosen.kind(),
+        margin: chosen.margin(),
+        scale: chosen.scale(),
         lambda,
         precision,
         kernel,

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use clap::Args;
-use lsoftmax::{Margin, Precision};
+use lsoftmax::Precision;
 use lsoftmax_lab::bench::{HeadBench, HeadTiming, Length};
 
 use super::{HEAP, ThreadsArgument, threads_text};
-use crate::argument_groups::OutputArguments;
+use crate::argument_groups::{HeadArguments, OutputArguments};
 use crate::failure::Failure;
 use crate::help::{EXIT_CODES, KERNELS};
-use crate::value_parsers::{lambda, margin, precision, seconds};
+use crate::value_parsers::{lambda, precision, seconds};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,9 +31,8 @@ pub struct HeadBenchCommand {
     /// Classes
     #[arg(long, value_name = "K", default_value_t = 10_572)]
     classes: usize,
-    /// The margin m, any number from 1 (softmax) to 1000
-    #[arg(long, value_name = "M", default_value = "4", value_parser = margin, allow_negative_numbers = true)]
-    margin: Margin,
+    #[command(flatten)]
+    head: HeadArguments,
     /// λ: 0 applies the full margin, a large λ approaches softmax
     #[arg(long, value_name = "λ", default_value = "5", value_parser = lambda, allow_negative_numbers = true)]
     lambda: f64,
@@ -61,7 +60,7 @@ impl HeadBenchCommand {
             samples: self.samples,
             features: self.features,
             classes: self.classes,
-            margin: self.margin,
+            head: self.head.settings()?,
             lambda: self.lambda,
             precision: self.precision,
             bias: self.bias,
@@ -73,10 +72,11 @@ impl HeadBenchCommand {
 }
 
 fn text(timing: &HeadTiming) -> String {
-    let HeadTiming { samples, features, classes, margin, lambda, precision, kernel, .. } = timing;
+    let HeadTiming { head, samples, features, classes, lambda, precision, kernel, .. } = timing;
+    let margin = timing.margin.value();
     let bias = if timing.bias { ", bias" } else { "" };
     format!(
-        "head {samples} x {features} -> {classes}: m = {margin}, λ = {lambda}{bias}, \
+        "{head} {samples} x {features} -> {classes}: m = {margin}, λ = {lambda}{bias}, \
          {precision} on {kernel}, {}\n\
          {:.3} ms forward and backward (median of {} steps, fastest {:.3}), {:.0} Gflop/s, \
          {:.1} MB beside x, W and their gradients",
