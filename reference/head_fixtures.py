@@ -31,7 +31,7 @@ SETTINGS = [
     ("arcface", 0.5, 16, 2),
     ("normsoftmax", 1, 16, 0),
 ]
-SIZES = [(6, 5, 4), (9, 17, 12)]
+SIZES = [(6, 5, 4), (7, 9, 6)]
 
 
 def heads() -> dict:

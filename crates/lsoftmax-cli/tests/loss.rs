@@ -8,9 +8,9 @@ use program::arrays::{Array, LABELS, Layout, PLAIN, file, npy, read_npy};
 use program::{Batch, failed, json, lsoftmax_in, printed, refused};
 use serde_json::Value;
 
-fn cases() -> Vec<Value> {
-    let path =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../reference/fixtures/lsoftmax.json");
+fn cases(fixture: &str) -> Vec<Value> {
+    let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../reference/fixtures");
+    let path = fixtures.join(fixture);
     let text = std::fs::read_to_string(path).expect("the fixtures are checked in");
     let fixtures: Value = serde_json::from_str(&text).expect("JSON");
     fixtures["cases"].as_array().expect("cases").clone()
@@ -37,7 +37,7 @@ fn assert_close(what: &str, found: &[f64], expected: &[f64]) {
     let scale = expected.iter().fold(1e-3f64, |scale, x| scale.max(x.abs()));
     for (found, expected) in found.iter().zip(expected) {
         let error = (found - expected).abs() / scale;
-        assert!(error < 1e-5, "{what}: {found} instead of {expected}");
+        assert!(error < 2e-5, "{what}: {found} instead of {expected}");
     }
 }
 
@@ -46,8 +46,8 @@ fn assert_close(what: &str, found: &[f64], expected: &[f64]) {
 fn loss_and_gradients_are_those_of_the_reference_in_every_layout() {
     let floats = ["<f4", "<f8", ">f4", ">f8"];
     let whole = ["<i8", "|u1", ">i2", "<i4", ">u4", ">u8", "|i1", "<u2"];
-    let cases = cases();
-    assert!(cases.len() > 40);
+    let cases = [cases("lsoftmax.json"), cases("heads.json")].concat();
+    assert!(cases.len() > 80);
     for (i, case) in cases.iter().enumerate() {
         let name = case["name"].as_str().expect("a name");
         let directory = tempfile::tempdir().expect("a directory");
@@ -65,7 +65,16 @@ fn loss_and_gradients_are_those_of_the_reference_in_every_layout() {
         let (margin, lambda) = (case["margin"].to_string(), case["lambda"].to_string());
         let mut arguments =
             vec!["loss", "--features", "x.npy", "--weights", "w.npy", "--labels", "y.npy"];
-        arguments.extend(["--margin", &margin, "--lambda", &lambda]);
+        arguments.extend(["--lambda", &lambda]);
+        let head = case["head"].as_str().unwrap_or("l-softmax");
+        if head != "normsoftmax" {
+            arguments.extend(["--margin", &margin]);
+        }
+        let scale = case["scale"].to_string();
+        arguments.extend(["--head", head]);
+        if case["scale"].is_number() {
+            arguments.extend(["--scale", &scale]);
+        }
         arguments.extend(["--reduction", "none", "--grad-dir", "grad/here", "--json"]);
         if !case["bias"].is_null() {
             write("b.npy", npy(layout(2), &[vector(&case["bias"])], true));
@@ -100,6 +109,7 @@ fn the_json_output_has_all_settings_and_results() {
     assert_eq!(result["samples"], 3);
     assert_eq!(result["features"], 2);
     assert_eq!(result["classes"], 4);
+    assert_eq!(result["head"], "l-softmax");
     assert_eq!(result["margin"], 3.0);
     assert_eq!(result["lambda"], 0.5);
     assert_eq!(result["precision"], "f32");
