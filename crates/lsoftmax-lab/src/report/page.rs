@@ -25,7 +25,7 @@ pub(super) fn page(records: &Records, mut pictures: Vec<NamedPicture>) -> Page {
         if table.rows.is_empty() && !experiment.rows().is_empty() {
             let command = format!("lsoftmax reproduce {}", experiment.name);
             section =
-                section.paragraph(format!("There are no records yet; `{command}` makes them."));
+                section.paragraph(format!("There are no records yet. To make them: {command}"));
         } else if !table.rows.is_empty() {
             section = section.table(page_table(&table));
         }

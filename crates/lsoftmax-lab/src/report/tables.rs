@@ -43,11 +43,11 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
     let has_paper = rows.iter().any(|row| row.paper.is_some());
     let mut head = vec!["", "steps", SEEDS];
     head.extend(if has_paper {
-        ["test error, %", "the paper's, %", "less the paper's"]
+        ["test error, %", "the paper's, %", "vs the paper"]
     } else {
         ["held-out error, %", "test error, %", "training accuracy, %"]
     });
-    head.extend(["less softmax's", "p"]);
+    head.extend(["vs softmax", "p"]);
     let mut table = ResultTable {
         title: experiment.title.into(),
         head: head.into_iter().map(String::from).collect(),

@@ -212,27 +212,23 @@ fn schedules(
     };
     let recipes = recipe.lambda.clone();
     let alternatives = [
-        ("", "the recipe's: 14 to 16 at the first drop of the rate", recipes.clone()),
-        ("auto", "auto", Lambda::Auto),
+        ("", "the recipe's λ", recipes.clone()),
+        ("auto", "λ auto", Lambda::Auto),
         (
             "authors-gamma",
-            "with the authors' γ: about 0 at the first drop",
+            "the authors' γ",
             schedule(LambdaSchedule::power(1000.0, authors_gamma, power, 0.0)),
         ),
         (
             "floor5",
-            "the recipe's, at least 5",
+            "the recipe's λ, at least 5",
             schedule(LambdaSchedule::power(1000.0, gamma, power, 5.0)),
         ),
-        (
-            "stages",
-            "20, 2 from the first drop, 0 from the second",
-            schedule(stages([20.0, 2.0, 0.0])),
-        ),
-        ("constant5", "5 throughout", schedule(LambdaSchedule::constant(5.0))),
+        ("stages", "λ 20, 2, 0 with the rate", schedule(stages([20.0, 2.0, 0.0]))),
+        ("constant5", "λ = 5", schedule(LambdaSchedule::constant(5.0))),
     ];
     let row = |m: f64, variant, words: &str, lambda| Row {
-        label: format!("m = {m}, λ {words}"),
+        label: format!("m = {m}, {words}"),
         variant,
         paper: None,
         ..with_margin(group, Recipe { lambda, ..recipe.clone() }, m)
@@ -240,8 +236,8 @@ fn schedules(
     let mut rows = vec![with_margin(group, recipe.clone(), 1.0)];
     rows.extend(alternatives.map(|(variant, words, lambda)| row(4.0, variant, words, lambda)));
     for m in [2.0, 3.0] {
-        rows.push(row(m, "", "the recipe's", recipes.clone()));
-        rows.push(row(m, "auto", "auto", Lambda::Auto));
+        rows.push(row(m, "", "the recipe's λ", recipes.clone()));
+        rows.push(row(m, "auto", "λ auto", Lambda::Auto));
     }
     rows
 }
@@ -255,16 +251,16 @@ fn lambda_full() -> Vec<Row> {
     let of_set = |group, name: &str, authors: Lambda| {
         let recipe = built_in(name);
         let row = |variant, words: &str, lambda| Row {
-            label: format!("m = 4, λ {words}"),
+            label: format!("m = 4, {words}"),
             variant,
             paper: None,
             ..with_margin(group, Recipe { lambda, ..recipe.clone() }, 4.0)
         };
         [
             Row { paper: None, ..with_margin(group, recipe.clone(), 1.0) },
-            row("authors-gamma", "with the authors' γ", authors),
-            row("", "of the recipe", recipe.lambda.clone()),
-            row("auto", "auto", Lambda::Auto),
+            row("authors-gamma", "the authors' γ", authors),
+            row("", "the recipe's λ", recipe.lambda.clone()),
+            row("auto", "λ auto", Lambda::Auto),
         ]
     };
     let mnist = of_set("MNIST", "mnist", authors(2.5e-5, 35.0));
