@@ -165,7 +165,10 @@ fn mistakes_give_helpful_errors() {
         (&["train", "tiny.toml", "--margin", "-1"], &["--margin", "from 1 to 1000"]),
         (&["train", "tiny.toml", "--batch", "0"], &["batch", "from 1 to", "is 0"]),
         (&["train", "tiny.toml", "--learning-rate", "nan"], &["learning_rate.rate", "NaN"]),
-        (&["train", "cifar10", "--data-dir", "empty"], &["`lsoftmax data fetch cifar10`"]),
+        (
+            &["train", "cifar10", "--data-dir", "empty"],
+            &["`lsoftmax data fetch cifar10 --data-dir empty`"],
+        ),
         (&["train", "--data", "empty"], &["empty", "for each class"]),
         (&["train", "--data", "nowhere"], &["nowhere", "check the path"]),
         (&["predict", "empty", "text.png"], &["empty does not contain a run"]),

@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use lsoftmax_data::arrays::{StagedArrays, WriteError};
 use lsoftmax_data::files::directory_of;
 use lsoftmax_data::{
-    DataDir, DataError, DataSource, Dataset, Images, ImagesError, Shape, Split, files_in,
+    DataDir, DataError, DataSource, Dataset, HoldOut, Images, ImagesError, Shape, Split, files_in,
     read_images,
 };
 use serde::Serialize;
@@ -95,7 +95,7 @@ pub fn evaluate_run(
                 "the images of {source} have changed since the run, so its test images cannot be identified; give a data set with --data"
             )));
         }
-        set = set.with_test(description.seed)?;
+        set = set.with_test(HoldOut::OfAll, description.seed)?;
     }
     let set = set.numbered_as(&description.class_names)?;
     // All images of an explicitly given folder are test images, unless it has a test folder.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lsoftmax_data::{DataDir, Dataset, Images, Loader, Mean, Sampling, Shape};
+use lsoftmax_data::{DataDir, Dataset, HoldOut, Images, Loader, Mean, Sampling, Shape};
 
 use super::TrainError;
 use crate::recipe::Recipe;
@@ -25,7 +25,8 @@ impl TrainingData {
         let shape = Shape { channels, height, width };
         let set = recipe.data.read(data, shape)?;
         let digest = set.digest();
-        let Dataset { classes, class_names, train, test, name } = set.with_test(recipe.seed)?;
+        let Dataset { classes, class_names, train, test, name } =
+            set.with_test(HoldOut::OfAll, recipe.seed)?;
         if classes < 2 {
             return Err(TrainError::Fit(format!(
                 "{name} has one class, but a classifier needs at least two; create a directory for each"
