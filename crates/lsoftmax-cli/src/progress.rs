@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use lsoftmax_lab::number_text::{decimals_text, number_text};
 use lsoftmax_lab::objective::BatchMetrics;
 use lsoftmax_lab::run::{Metric, Rollback};
 use lsoftmax_lab::train::Event;
@@ -67,9 +68,12 @@ impl TrainingProgress {
                 let validation = wrong("held out", self.validation_error);
                 let test = wrong("test", self.test_error);
                 let text = format!(
-                    "loss {loss:.4}, {:.2} % right, {angle:.1}°, λ {lambda:.3}, \
-                     rate {learning_rate:.4}, {images_per_second:.0} images/s{validation}{test}",
-                    100.0 * accuracy
+                    "loss {}, {:.2} % right, {angle:.1}°, λ {}, \
+                     rate {}, {images_per_second:.0} images/s{validation}{test}",
+                    decimals_text(*loss, 4),
+                    100.0 * accuracy,
+                    decimals_text(*lambda, 3),
+                    decimals_text(*learning_rate, 4)
                 );
                 if self.terminal {
                     self.bar.set_message(format!("{prefix}{text}"));
@@ -95,7 +99,8 @@ impl TrainingProgress {
             }
             Metric::Rollback(Rollback { step, to, lambda_floor, reason }) => self.line(&format!(
                 "{prefix}step {step}: {reason}; \
-                 resuming from step {to} with λ of at least {lambda_floor}"
+                 resuming from step {to} with λ of at least {}",
+                number_text(*lambda_floor)
             )),
         }
     }

@@ -326,7 +326,7 @@ impl<'a> Trainer<'a> {
         let (from, next) = (self.step, self.next_settings());
         let settings = self.settings(next);
         let on_divergence = self.options.on_divergence.unwrap_or(self.recipe.on_divergence);
-        let sentence = reason.to_string();
+        let finding = reason.finding();
         let target = recovery::target(reason, from, settings, on_divergence, &self.rollbacks)?;
         let (earlier, seconds) = (std::mem::take(&mut self.rollbacks), self.seconds);
         let checkpoint = match target {
@@ -349,7 +349,7 @@ impl<'a> Trainer<'a> {
         }
         // The time of the steps that are undone counts, too.
         (self.rollbacks, self.seconds) = (earlier, seconds);
-        let rollback = recovery::rollback(from, self.step, next.lambda, sentence);
+        let rollback = recovery::rollback(from, self.step, next.lambda, finding);
         self.journal.log(&Metric::Rollback(rollback.clone()), observe)?;
         self.rollbacks.push(rollback);
         // So that the rollback is not lost if the run is resumed.

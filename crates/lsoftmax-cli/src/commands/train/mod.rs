@@ -5,6 +5,7 @@ mod recipe;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use lsoftmax_data::{DataDir, shell_word};
 use lsoftmax_lab::recipe::{Expected, OnDivergence, Recipe};
 use lsoftmax_lab::run::RECIPE;
 use lsoftmax_lab::train::{self, Event, Options, RunOutcome, RunSummary};
@@ -85,9 +86,9 @@ impl TrainCommand {
         };
         progress.finish();
         match ended? {
-            RunOutcome::Interrupted { step } => Err(interrupted(step, &out, &self.data_dir)),
+            RunOutcome::Interrupted { step } => Err(interrupted(step, &out, &options.data)),
             RunOutcome::Done(summary) => {
-                self.output.render(&*summary, |summary| text(summary, &out))
+                self.output.render(&*summary, |summary| text(summary, &out, &options.data))
             }
         }
     }
@@ -97,11 +98,8 @@ fn default_out(Recipe { name, margin, seed, .. }: &Recipe) -> PathBuf {
     PathBuf::from(format!("runs/{name}-m{margin}-s{seed}"))
 }
 
-fn interrupted(step: u64, out: &Path, data_dir: &DataDirArgument) -> Failure {
-    let mut command = format!("lsoftmax train --resume {}", out.display());
-    if let Some(path) = &data_dir.data_dir {
-        command.push_str(&format!(" --data-dir {}", path.display()));
-    }
+fn interrupted(step: u64, out: &Path, data: &DataDir) -> Failure {
+    let command = format!("lsoftmax train --resume {}{}", shell_word(out), data.option());
     Failure::interrupted(format!("stopped after step {step}; resume with `{command}`"))
 }
 
@@ -115,7 +113,7 @@ fn list(output: &OutputArguments) -> Result<String, Failure> {
     output.render(&recipes, |recipes| recipes.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
-fn text(summary: &RunSummary, out: &Path) -> String {
+fn text(summary: &RunSummary, out: &Path, data: &DataDir) -> String {
     let RunSummary { recipe, margin, steps, seconds, .. } = summary;
     let mut lines = vec![format!("{recipe}, m = {margin}: {steps} steps in {seconds:.0} s")];
     if let Some(found) = summary.validation {
@@ -133,9 +131,10 @@ fn text(summary: &RunSummary, out: &Path) -> String {
             "the paper: {test_error:.2} % wrong (a run within {tolerance} of it counts as reproduced)"
         ));
     }
-    let out = out.display();
+    let (word, option) = (shell_word(out), data.option());
     lines.push(format!(
-        "{out} has the model; next: `lsoftmax eval {out}`, `lsoftmax predict {out} IMAGE`"
+        "{} has the model; next: `lsoftmax eval {word}{option}`, `lsoftmax predict {word} IMAGE`",
+        out.display()
     ));
     lines.join("\n")
 }

@@ -8,7 +8,7 @@ use lsoftmax_data::{DataDir, DataSource};
 use lsoftmax_lab::recipe::{Lambda, OnDivergence, Recipe};
 
 use crate::failure::Failure;
-use crate::value_parsers::{lambda_of_run, margin, precision};
+use crate::value_parsers::{count, lambda_of_run, margin, precision, size, whole_number};
 
 // The arguments that choose or change a recipe. A resumed run keeps its own: `--resume` conflicts
 // with every argument that is added here.
@@ -30,28 +30,28 @@ pub struct RecipeArguments {
     #[arg(long, value_name = "λ", value_parser = lambda_of_run, allow_negative_numbers = true)]
     lambda: Option<Lambda>,
     /// The seed of initial weights, order and augmentation
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_parser = whole_number, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Steps; the schedules are stretched to fit
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = count, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// Do not stretch the schedules to --steps
     #[arg(long, requires = "steps")]
     keep_schedules: bool,
     /// Images per batch
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size, allow_negative_numbers = true)]
     batch: Option<usize>,
     /// Batches per step, whose gradients are averaged; steps and schedules count optimiser steps
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole_number, allow_negative_numbers = true)]
     accumulate: Option<u64>,
     /// Scale the gradients of a step down to this norm if theirs is larger
     #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
     clip_norm: Option<f64>,
     /// Training images held out for validation; 0 trains on all of them
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size, allow_negative_numbers = true)]
     validation: Option<usize>,
     /// The initial learning rate
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     learning_rate: Option<f64>,
     /// The precision of products; sums, weights and statistics are always f32
     #[arg(long, value_parser = precision())]
