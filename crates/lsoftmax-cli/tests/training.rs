@@ -253,9 +253,8 @@ fn a_single_class_is_rejected() {
 
 #[test]
 fn a_resumed_run_keeps_its_recipe() {
-    let changes: [&[&str]; 15] = [
+    let changes: [&[&str]; 14] = [
         &["mnist"],
-        &["--data", "mnist"],
         &["--quick"],
         &["--margin", "2"],
         &["--lambda", "auto"],

@@ -4,15 +4,17 @@
 //! the narrower the classes and the wider the empty space between them.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lsoftmax::Margin;
 use lsoftmax_data::MNIST;
 use serde::Serialize;
 
-use crate::evaluate::{argmax, for_each_image};
+use crate::evaluate::{EvaluateError, ImageOutput, argmax, for_each_image_watched};
 use crate::figures::{
     Cell, ClassAngles, Embedding, Figure, FigureError, Page, Panel, Picture, Section, Table,
     scatter,
@@ -110,7 +112,10 @@ pub fn run(
         if let RunOutcome::Interrupted { .. } = ended {
             return Ok(None);
         }
-        evaluated.push((margin, TestFeatures::of(&run, options)?));
+        match TestFeatures::of(&run, options) {
+            Err(InferenceError::Evaluate(EvaluateError::Interrupted)) => return Ok(None),
+            features => evaluated.push((margin, features?)),
+        }
     }
     let mut rows = Vec::new();
     let mut panels = Vec::new();
@@ -144,10 +149,15 @@ impl TestFeatures {
         let digits = MNIST.read(&options.data)?;
         let images = Arc::new(digits.test.expect("MNIST has test images"));
         let (mut features, mut correct) = (Vec::new(), 0);
-        for_each_image(&model, &images, &description.mean, |outcome| {
+        let visit = |outcome: &ImageOutput| {
             features.extend_from_slice(&outcome.features);
             correct += usize::from(argmax(&outcome.logits) == outcome.label as usize);
-        })?;
+        };
+        let mut watch = |_| match options.stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        for_each_image_watched(&model, &images, &description.mean, visit, &mut watch)?;
         let weights = model.head.weight.val().into_data().iter::<f32>().collect();
         Ok(Self { features, labels: images.labels().to_vec(), weights, correct })
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use lsoftmax_data::arrays::{StagedArrays, WriteError};
-use lsoftmax_data::files::directory_of;
+use lsoftmax_data::files::{directory_of, resolved};
 use lsoftmax_data::{
-    DataDir, DataError, DataSource, Dataset, HoldOut, Images, ImagesError, Shape, Split, files_in,
+    DataDir, DataError, DataSource, Dataset, Images, ImagesError, Shape, Split, files_in,
     read_images,
 };
 use serde::Serialize;
@@ -95,7 +95,7 @@ pub fn evaluate_run(
                 "the images of {source} have changed since the run, so its test images cannot be identified; give a data set with --data"
             )));
         }
-        set = set.with_test(HoldOut::OfAll, description.seed)?;
+        set = set.with_test(description.hold_out, description.seed)?;
     }
     let set = set.numbered_as(&description.class_names)?;
     // All images of an explicitly given folder are test images, unless it has a test folder.
@@ -204,7 +204,7 @@ pub fn embed(
     device: &Device,
 ) -> Result<EmbedReport, InferenceError> {
     let EmbedOutputs { features: out, logits, normalise } = *outputs;
-    if logits.is_some_and(|logits| canonical(logits) == canonical(out)) {
+    if logits.is_some_and(|logits| resolved(logits) == resolved(out)) {
         let problem = format!(
             "{} cannot be the file of both features and logits; use two files",
             out.display()
@@ -244,15 +244,6 @@ pub fn embed(
         classes,
         normalised: normalise,
     })
-}
-
-/// A canonical path, to compare paths of files that may not exist yet.
-fn canonical(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    match (absolute.parent().and_then(|parent| parent.canonicalize().ok()), absolute.file_name()) {
-        (Some(parent), Some(name)) => parent.join(name),
-        _ => absolute,
-    }
 }
 
 /// Writes an array to a temporary file, to be renamed to `path` on commit.

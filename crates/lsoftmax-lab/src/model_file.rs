@@ -10,7 +10,7 @@ use std::path::Path;
 use burn::module::{Param, RunningState};
 use burn::tensor::{Device, Tensor, TensorData};
 use lsoftmax::{Execution, Margin, Precision};
-use lsoftmax_data::{DataSource, Mean};
+use lsoftmax_data::{DataSource, HoldOut, Mean, shell_word};
 use lsoftmax_nn::NetworkConfig;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,9 @@ pub struct ModelDescription {
     pub seed: u64,
     /// The [digest](lsoftmax_data::Dataset::digest) of the images that it was trained on.
     pub digest: String,
+    /// How images were held out of training; as before there was a choice if this is missing.
+    #[serde(default)]
+    pub hold_out: HoldOut,
     /// The network.
     pub network: NetworkConfig,
     /// The names of the classes, one per class.
@@ -95,10 +98,11 @@ impl TrainedModel {
         let path = run.join(DESCRIPTION);
         if !path.is_file() {
             let missing = if run.join(RECIPE).is_file() {
-                return Err(RunError::damaged(
-                    run,
-                    "the run is not finished, it has no model.json; finish it with `lsoftmax train --resume`",
-                ));
+                let problem = format!(
+                    "the run is not finished, it has no model.json; finish it with `lsoftmax train --resume {}`",
+                    shell_word(run)
+                );
+                return Err(RunError::damaged(run, problem));
             } else {
                 DESCRIPTION
             };

@@ -25,6 +25,7 @@ Examples:
   lsoftmax train cifar10 --margin 3 --seed 7 --steps 6000
   lsoftmax train --data my-photos/                      one directory of images per class
   lsoftmax train --resume runs/mnist                    continues where it stopped
+  lsoftmax train --resume runs/my-photos-m4-s1 --data moved/my-photos/
 
 With other --steps than the recipe's, its learning rate and λ schedules are stretched to fit.";
 
@@ -35,8 +36,8 @@ pub struct TrainCommand {
     /// List the recipes
     #[arg(long, conflicts_with_all = ["recipe", "resume"])]
     list: bool,
-    /// Resume the run in this directory
-    #[arg(long, value_name = "RUN", conflicts_with_all = RecipeArguments::ids(), conflicts_with = "out")]
+    /// Resume the run in this directory; --data says where its images are now, if they were moved
+    #[arg(long, value_name = "RUN", conflicts_with_all = RecipeArguments::fixed_ids(), conflicts_with = "out")]
     resume: Option<PathBuf>,
     /// The directory of the run [default: runs/RECIPE-mM-sSEED]
     #[arg(long, value_name = "RUN")]
@@ -68,6 +69,7 @@ impl TrainCommand {
             on_divergence: self.on_divergence,
             tensorboard: self.tensorboard,
             stop: stop_flag()?,
+            moved_data: self.resume.as_ref().and(self.recipe.data.clone()),
             ..Options::new(self.data_dir.clone().find()?)
         };
         let mut progress = TrainingProgress::new();
@@ -99,6 +101,9 @@ fn default_out(Recipe { name, margin, seed, .. }: &Recipe) -> PathBuf {
 }
 
 fn interrupted(step: u64, out: &Path, data: &DataDir) -> Failure {
+    if !out.join(RECIPE).is_file() {
+        return Failure::interrupted("stopped before the first step; nothing was written");
+    }
     let command = format!("lsoftmax train --resume {}{}", shell_word(out), data.option());
     Failure::interrupted(format!("stopped after step {step}; resume with `{command}`"))
 }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::value_parsers::{count, lambda_of_run, margin, precision, size, whole_number};
 
 // The arguments that choose or change a recipe. A resumed run keeps its own: `--resume` conflicts
-// with every argument that is added here.
+// with every argument that is added here. Only its images may have been moved: `--data`.
 #[derive(Debug, Args)]
 pub struct RecipeArguments {
     /// A recipe: mnist, mnist-2d, cifar10, … (`lsoftmax train --list`), or the path of a .toml file
@@ -19,7 +19,7 @@ pub struct RecipeArguments {
     recipe: Option<String>,
     /// Other data than the recipe's: a data set, or a folder with one directory of images per class
     #[arg(long, value_name = "DATA")]
-    data: Option<DataSource>,
+    pub data: Option<DataSource>,
     /// The recipe's variant that takes a minute or two
     #[arg(long)]
     quick: bool,
@@ -59,11 +59,13 @@ pub struct RecipeArguments {
 }
 
 impl RecipeArguments {
-    /// The ids of all these arguments. clap reports a conflict with their group as one with every
-    /// argument of the group, and a conflict with these as one with those that were given.
-    pub fn ids() -> Vec<Id> {
+    /// The ids of the arguments that a resumed run does not have. clap reports a conflict with their
+    /// group as one with every argument of the group, and a conflict with these as one with those that
+    /// were given.
+    pub fn fixed_ids() -> Vec<Id> {
         let command = Self::augment_args(clap::Command::new("recipe"));
-        command.get_arguments().map(|argument| argument.get_id().clone()).collect()
+        let ids = command.get_arguments().map(|argument| argument.get_id().clone());
+        ids.filter(|id| id != "data").collect()
     }
 
     /// The recipe that was chosen, with the changes that were asked for.
