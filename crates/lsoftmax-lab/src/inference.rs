@@ -140,14 +140,14 @@ pub fn predict(
     }
     let images = Arc::new(read_images(files, shape(&description.network.input))?);
     let norms = weight_norms(&model);
-    let mut files = files.iter();
+    let mut each_file = files.iter();
     let mut predictions = Vec::new();
     for_each_image(&model, &images, &description.mean, |outcome| {
         let logits = &outcome.logits;
         let class = argmax(logits);
         let (largest, sum) = scaled_sum_exp(logits);
         let lengths = norm(&outcome.features) * norms[class];
-        let file = files.next().expect("one output per file");
+        let file = each_file.next().expect("one output per file");
         predictions.push(Prediction {
             image: file.display().to_string(),
             class,
@@ -156,6 +156,12 @@ pub fn predict(
             angle: degrees(largest, lengths),
         });
     })?;
+    if let Some(prediction) = predictions.iter().find(|found| !found.probability.is_finite()) {
+        return Err(InferenceError::Fit(format!(
+            "{}: the model's output for this image is not finite; its weights are damaged, copy them again",
+            prediction.image
+        )));
+    }
     Ok(predictions)
 }
 

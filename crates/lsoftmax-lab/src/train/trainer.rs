@@ -423,6 +423,7 @@ impl<'a> Trainer<'a> {
             seed,
             digest: self.data.digest,
             hold_out: self.data.hold_out,
+            weights_sha256: None,
             network: self.network,
             class_names: self.data.class_names,
             classes: self.data.classes,
