@@ -13,3 +13,9 @@ pub fn print(text: &str) -> std::io::Result<()> {
 pub fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
+
+/// A name on one line, with its control characters escaped, which could otherwise act on the terminal.
+pub fn printable(name: &str) -> String {
+    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    name.chars().map(escape).collect()
+}

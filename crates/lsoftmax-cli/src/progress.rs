@@ -3,9 +3,10 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use lsoftmax_lab::number_text::{decimals_text, number_text};
 use lsoftmax_lab::objective::BatchMetrics;
 use lsoftmax_lab::run::{Metric, Rollback};
-use lsoftmax_lab::train::Event;
+use lsoftmax_lab::train::{Event, Phase};
 
 use crate::output::tell;
 
@@ -13,6 +14,8 @@ use crate::output::tell;
 pub struct TrainingProgress {
     bar: ProgressBar,
     terminal: bool,
+    /// The last line of the log, which is hidden while images are read or evaluated.
+    message: String,
     /// The error on the validation images in percent, when last evaluated.
     validation_error: Option<f64>,
     /// The error on the test images in percent, when last evaluated for their curve.
@@ -26,7 +29,7 @@ impl TrainingProgress {
         let style =
             ProgressStyle::with_template("{prefix}{wide_bar} {pos}/{len} {eta} left\n{msg}");
         let bar = bar.with_style(style.expect("the template is valid"));
-        Self { bar, terminal, validation_error: None, test_error: None }
+        Self { bar, terminal, message: String::new(), validation_error: None, test_error: None }
     }
 
     /// Shows where a queue of runs is, above the progress of the run.
@@ -47,11 +50,26 @@ impl TrainingProgress {
                     self.line(&format!("{prefix}resuming after step {step} of {steps}"));
                 }
                 (self.validation_error, self.test_error) = (None, None);
+                self.message.clear();
+                self.bar.set_message("");
                 self.bar.set_length(steps);
                 self.bar.set_position(step);
                 self.bar.reset_eta();
             }
-            Event::Stepped { step } => self.bar.set_position(step),
+            Event::Progress { phase, done, total } => {
+                let what = match phase {
+                    Phase::Reading => "reading the images",
+                    Phase::Validation => "evaluating the held-out images",
+                    Phase::Test => "evaluating the test images",
+                };
+                self.bar.set_message(format!("{prefix}{what}: {done} of {total}"));
+            }
+            Event::Stepped { step } => {
+                if self.terminal && self.bar.message() != self.message {
+                    self.bar.set_message(self.message.clone());
+                }
+                self.bar.set_position(step);
+            }
             Event::Logged(metric) => self.log(prefix, metric),
             Event::Checkpointed { .. } => {}
         }
@@ -67,12 +85,16 @@ impl TrainingProgress {
                 let validation = wrong("held out", self.validation_error);
                 let test = wrong("test", self.test_error);
                 let text = format!(
-                    "loss {loss:.4}, {:.2} % right, {angle:.1}°, λ {lambda:.3}, \
-                     rate {learning_rate:.4}, {images_per_second:.0} images/s{validation}{test}",
-                    100.0 * accuracy
+                    "loss {}, {:.2} % right, {angle:.1}°, λ {}, \
+                     rate {}, {images_per_second:.0} images/s{validation}{test}",
+                    decimals_text(*loss, 4),
+                    100.0 * accuracy,
+                    decimals_text(*lambda, 3),
+                    decimals_text(*learning_rate, 4)
                 );
                 if self.terminal {
-                    self.bar.set_message(format!("{prefix}{text}"));
+                    self.message = format!("{prefix}{text}");
+                    self.bar.set_message(self.message.clone());
                 } else {
                     self.line(&format!("{prefix}step {step}: {text}"));
                 }
@@ -95,7 +117,8 @@ impl TrainingProgress {
             }
             Metric::Rollback(Rollback { step, to, lambda_floor, reason }) => self.line(&format!(
                 "{prefix}step {step}: {reason}; \
-                 resuming from step {to} with λ of at least {lambda_floor}"
+                 resuming from step {to} with λ of at least {}",
+                number_text(*lambda_floor)
             )),
         }
     }

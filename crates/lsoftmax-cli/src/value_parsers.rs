@@ -43,6 +43,21 @@ pub fn lambda_of_run(text: &str) -> Result<Lambda, String> {
     }
 }
 
+pub fn count(text: &str) -> Result<u64, String> {
+    let count = whole_number(text).ok().filter(|count| *count > 0);
+    count.ok_or("must be a whole number of at least 1".into())
+}
+
+/// A number that is not negative; the recipe knows its range.
+pub fn whole_number(text: &str) -> Result<u64, String> {
+    text.trim().parse().map_err(|_| "must be a whole number of at least 0".into())
+}
+
+/// A whole number as a size in memory.
+pub fn size(text: &str) -> Result<usize, String> {
+    whole_number(text).and_then(|number| number.try_into().map_err(|_| "is too large".into()))
+}
+
 pub fn seconds(text: &str) -> Result<Duration, String> {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let seconds = text.trim().parse().unwrap_or(f64::NAN);

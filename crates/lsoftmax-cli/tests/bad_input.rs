@@ -225,10 +225,28 @@ fn more_threads_than_the_system_allows() {
     for arguments in [&format!("loss {files}")[..], "bench head --steps 1"] {
         let program = env!("CARGO_BIN_EXE_lsoftmax");
         let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", &format!("ulimit -v 2000000; exec '{program}' {arguments}")]);
-        shell.current_dir(batch.directory.path()).env("RAYON_NUM_THREADS", "60000");
+        shell.args(["-c", &format!("ulimit -v 1000000; exec '{program}' {arguments}")]);
+        shell.current_dir(batch.directory.path()).env("RAYON_NUM_THREADS", "1000");
         assert_says(refused(shell.output().expect("it starts")), &["threads could not be started"]);
     }
+}
+
+#[test]
+fn a_number_of_threads_that_is_not_one() {
+    for number in ["100000", "abc", "-1", "1.5", "1025"] {
+        for arguments in [&["data", "list"][..], &["bench", "head", "--steps", "1"]] {
+            let mut command = program::command(arguments);
+            let output = command.env("RAYON_NUM_THREADS", number).output().expect("it starts");
+            assert_says(refused(output), &["RAYON_NUM_THREADS", "from 1 to 1024", number]);
+        }
+    }
+    for number in ["", "0", "2"] {
+        let mut command = program::command(&["data", "list"]);
+        let output = command.env("RAYON_NUM_THREADS", number).output().expect("it starts");
+        program::printed(output);
+    }
+    let output = lsoftmax(&["bench", "head", "--threads", "60000", "--steps", "1"]);
+    assert_says(refused(output), &["60000", "1024"]);
 }
 
 #[test]

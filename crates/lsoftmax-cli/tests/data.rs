@@ -47,6 +47,15 @@ fn a_set_is_fetched_from_a_directory_once_and_checked() {
     assert!(checked["place"].as_str().expect("text").ends_with("mnist"));
     let fetched = json(data(&["fetch", "mnist", "--json"], directory.path()));
     assert_eq!(fetched["outcome"], "already-there");
+    let state = || json(data(&["list", "--json"], directory.path()))[0]["state"].clone();
+    assert_eq!(state(), "there");
+    let labels = directory.path().join("mnist/train-labels-idx1-ubyte.gz");
+    let bytes = std::fs::read(&labels).expect("a file");
+    std::fs::write(&labels, &bytes[..bytes.len() / 2]).expect("a file");
+    assert_eq!(state(), "incomplete");
+    let text = printed(data(&["list"], directory.path()));
+    let command = format!("`lsoftmax data fetch mnist --data-dir {}`", directory.path().display());
+    assert!(text.contains(&command), "{text}");
 }
 
 #[test]

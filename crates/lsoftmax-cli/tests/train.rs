@@ -12,8 +12,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use program::run::{
-    Listener, Reference, TINY, checkpoints, done, ended, is_writing, recipe, result, resume,
-    temporary_run, text_of, train,
+    Listener, Reference, TINY, checkpoints, done, ended, is_writing, metrics, recipe, result,
+    resume, temporary_run, text_of, train,
 };
 use program::{assert_says, failed, refused};
 use tempfile::TempDir;
@@ -208,6 +208,47 @@ fn a_corrupt_checkpoint_is_skipped_for_the_one_before() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let complaint = stderr.lines().next().expect("a line");
         assert_says(complaint, &[&text_of(&newest), words, "an older checkpoint is used"]);
+        assert_as_undisturbed(&run);
+    }
+}
+
+#[test]
+fn a_run_whose_log_was_lost_or_shortened_is_resumed_with_a_note() {
+    // Gone, empty, and cut in the middle of a line.
+    for length in [None, Some(0), Some(500)] {
+        let (_directory, run, [_, newest]) = unfinished();
+        fs::remove_file(newest).expect("it was there");
+        let log = run.join("metrics.jsonl");
+        match length {
+            None => fs::remove_file(&log).expect("it was there"),
+            Some(length) => {
+                let text = fs::read(&log).expect("a file");
+                fs::write(&log, &text[..length]).expect("a file");
+            }
+        }
+        let output = done(resume(&run));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_says(stderr.lines().next().expect("a line"), &["metrics.jsonl", "lost", "step 116"]);
+        // Every line of the log is complete, and the rest is as if nothing had happened.
+        assert!(!metrics(&run).is_empty());
+        let undisturbed = Reference::get().result.clone().without_metrics();
+        assert!(result(&run).without_metrics() == undisturbed, "the runs differ");
+    }
+}
+
+#[test]
+fn a_run_that_lost_its_environment_is_resumed_with_a_note() {
+    for contents in [None, Some("{")] {
+        let (_directory, run, _) = unfinished();
+        let environment = run.join("environment.json");
+        match contents {
+            None => fs::remove_file(&environment).expect("it was there"),
+            Some(text) => fs::write(&environment, text).expect("a file"),
+        }
+        let output = done(resume(&run));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_says(stderr.lines().next().expect("a line"), &["environment.json", "written anew"]);
+        assert_says(fs::read_to_string(&environment).expect("a file"), &["\"cpu\"", "\"path\""]);
         assert_as_undisturbed(&run);
     }
 }

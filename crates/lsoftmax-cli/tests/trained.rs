@@ -156,7 +156,7 @@ fn mistakes_give_helpful_errors() {
     let many = TINY.replace("validation = 200", "validation = 60000");
     fs::write(path("many.toml"), many).expect("a file");
     let out = path("run");
-    let mistakes: [(&[&str], &[&str]); 13] = [
+    let mistakes: [(&[&str], &[&str]); 15] = [
         (&["train", "minst"], &["\"minst\"", "did you mean mnist?"]),
         (&["train", "nowhere.toml"], &["nowhere.toml", "check the path"]),
         (&["train", "typo.toml"], &["`sede`", "line", "did you mean `seed`?"]),
@@ -165,11 +165,16 @@ fn mistakes_give_helpful_errors() {
         (&["train", "tiny.toml", "--margin", "-1"], &["--margin", "from 1 to 1000"]),
         (&["train", "tiny.toml", "--batch", "0"], &["batch", "from 1 to", "is 0"]),
         (&["train", "tiny.toml", "--learning-rate", "nan"], &["learning_rate.rate", "NaN"]),
-        (&["train", "cifar10", "--data-dir", "empty"], &["`lsoftmax data fetch cifar10`"]),
+        (
+            &["train", "cifar10", "--data-dir", "empty"],
+            &["`lsoftmax data fetch cifar10 --data-dir empty`"],
+        ),
         (&["train", "--data", "empty"], &["empty", "for each class"]),
         (&["train", "--data", "nowhere"], &["nowhere", "check the path"]),
         (&["predict", "empty", "text.png"], &["empty does not contain a run"]),
         (&["export", "nowhere", "--out", "x"], &["nowhere does not contain a run"]),
+        (&["export", "empty", "--out", "x.onnx"], &["x.onnx", ".onnx", ".safetensors"]),
+        (&["train", "resnet50"], &["\"resnet50\". The recipes are"]),
     ];
     for (words, expected) in mistakes {
         let words =
@@ -180,6 +185,20 @@ fn mistakes_give_helpful_errors() {
         }
         assert!(!directory.path().join("run").exists(), "{words:?} left a directory");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_name_cannot_act_on_the_terminal() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let run = directory.path().join("run");
+    program::run::Reference::get().put(&run);
+    let file = "a\nb\u{1b}[31m.png";
+    write_png(&digits(), 0, &directory.path().join(file));
+    let text = printed(lsoftmax_in(directory.path(), &["predict", "run", file]));
+    assert!(text.starts_with(r"a\nb\u{1b}[31m.png: ") && text.lines().count() == 1, "{text:?}");
+    let said = json(lsoftmax_in(directory.path(), &["predict", "run", file, "--json"]));
+    assert_eq!(said[0]["image"], file);
 }
 
 #[test]

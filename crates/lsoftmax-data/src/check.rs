@@ -1,5 +1,9 @@
 //! Listing the data sets, and verifying their files.
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
 use serde::Serialize;
 
 use crate::dataset::Shape;
@@ -33,10 +37,10 @@ pub struct SetListing {
 pub enum SetState {
     /// Built into the program.
     BuiltIn,
-    /// All its files are present; [`check`] verifies their contents.
+    /// All its files are present and have the right size; [`check`] verifies their contents.
     #[serde(rename = "there")]
     Present,
-    /// Some of its files are missing.
+    /// Some of its files are missing or truncated.
     Incomplete,
     /// All of its files are missing.
     Missing,
@@ -51,15 +55,17 @@ fn listed(set: &Set, data: &DataDir) -> SetListing {
     let location = set.location(data);
     let sizes: Vec<Option<u64>> = (0..set.files.len())
         .map(|file| {
-            let metadata = std::fs::metadata(set.file_path(&location, file)).ok()?;
-            metadata.is_file().then_some(metadata.len())
+            let path = set.file_path(&location, file);
+            let metadata = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+            is_complete(&path, metadata.len(), set.files[file].bytes).then_some(metadata.len())
         })
         .collect();
-    let present = sizes.iter().flatten().count();
+    let complete = sizes.iter().flatten().count();
+    let any = (0..set.files.len()).any(|file| set.file_path(&location, file).exists());
     let state = match &location {
         SetLocation::BuiltIn => SetState::BuiltIn,
-        _ if present == sizes.len() => SetState::Present,
-        _ if present == 0 => SetState::Missing,
+        _ if complete == sizes.len() => SetState::Present,
+        _ if !any => SetState::Missing,
         _ => SetState::Incomplete,
     };
     SetListing {
@@ -74,6 +80,20 @@ fn listed(set: &Set, data: &DataDir) -> SetListing {
         source: set.source(),
         home: set.home,
     }
+}
+
+/// Whether a file of `length` bytes has `contents` bytes, decompressed if it is gzipped: a gzipped file
+/// ends with their number, modulo 2^32.
+fn is_complete(path: &Path, length: u64, contents: u64) -> bool {
+    if path.extension().is_none_or(|extension| extension != "gz") {
+        return length == contents;
+    }
+    let mut end = [0; 4];
+    let read = File::open(path).and_then(|mut file| {
+        file.seek(SeekFrom::End(-4))?;
+        file.read_exact(&mut end)
+    });
+    read.is_ok() && u32::from_le_bytes(end) == contents as u32
 }
 
 /// The result of a successful [`check`].
@@ -113,6 +133,7 @@ pub struct CheckedFile {
 /// For the first file that is missing or has the wrong checksum.
 pub fn check(set: &Set, data: &DataDir) -> Result<CheckReport, DataError> {
     let location = set.location(data);
+    set.require_present(&location, data)?;
     let files = check_files(set, &location)?;
     let dataset = set.read(data)?;
     let mut train_of_class = vec![0; dataset.classes];
@@ -136,7 +157,6 @@ pub(crate) fn check_files(
     set: &Set,
     location: &SetLocation,
 ) -> Result<Vec<CheckedFile>, DataError> {
-    set.require_present(location)?;
     let check = |file: usize| {
         let path = set.file_path(location, file);
         let (found, sha256) = (set.contents(location, file)?.sum()?, set.files[file].sha256);

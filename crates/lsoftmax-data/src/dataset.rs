@@ -1,6 +1,6 @@
 //! Images and their labels in memory.
 
-use std::collections::TryReserveError;
+use std::collections::{BTreeMap, TryReserveError};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -62,6 +62,19 @@ pub enum ImagesError {
         held_out: usize,
         /// The number of images.
         images: usize,
+    },
+    /// No training images of a class would remain.
+    #[error(
+        "{held_out} images cannot be held out of {images} of {classes} classes; at least one of each must remain to train on, so hold out at most {}",
+        images - classes
+    )]
+    HeldOutOfClasses {
+        /// The number of images to hold out.
+        held_out: usize,
+        /// The number of images.
+        images: usize,
+        /// The number of classes that have images.
+        classes: usize,
     },
     /// A class that the model was not trained on.
     #[error(
@@ -176,10 +189,97 @@ impl Images {
             return Err(ImagesError::HeldOut { held_out, images });
         };
         let mut order = Random::new(seed, Purpose::Validation, 0, 0).permutation(count);
-        let mut validation = order.split_off(images - held_out);
-        order.sort_unstable();
-        validation.sort_unstable();
-        Ok((self.select(&order)?, self.select(&validation)?))
+        let validation = order.split_off(images - held_out);
+        self.divided(order, validation)
+    }
+
+    /// As [`Images::hold_out`], but of every class in proportion to its size, by the seed and the labels.
+    /// Every class keeps at least one training image.
+    ///
+    /// ```
+    /// use lsoftmax_data::{Images, Shape};
+    /// let shape = Shape { channels: 1, height: 1, width: 1 };
+    /// let images = Images::new(shape, vec![0; 100], [vec![0; 90], vec![1; 10]].concat())?;
+    /// let (_, validation) = images.hold_out_of_classes(10, 42)?;
+    /// assert_eq!(validation.labels(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    /// # Ok::<(), lsoftmax_data::ImagesError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When no training images of a class would remain, or memory runs out.
+    pub fn hold_out_of_classes(
+        &self,
+        held_out: usize,
+        seed: u64,
+    ) -> Result<(Self, Self), ImagesError> {
+        let (images, sizes) = (self.len(), self.class_sizes());
+        let count = u32::try_from(images).ok().filter(|_| held_out <= images - sizes.len());
+        let Some(count) = count else {
+            return Err(ImagesError::HeldOutOfClasses { held_out, images, classes: sizes.len() });
+        };
+        // The images of a class, in random order, are spread evenly from 0 to 1; those nearest to 0 are
+        // held out, but never the last of a class.
+        let mut seen = BTreeMap::new();
+        let order = Random::new(seed, Purpose::Validation, 0, 0).permutation(count);
+        let place = |index: &u32| {
+            let label = self.labels[*index as usize];
+            let (size, seen) = (sizes[&label], seen.entry(label).or_insert(0));
+            *seen += 1;
+            if *seen == size { 1.0 } else { (*seen as f64 - 0.5) / size as f64 }
+        };
+        let mut places: Vec<(f64, u32)> = order.iter().map(place).zip(order.clone()).collect();
+        // A stable sort: ties stay in random order.
+        places.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let mut validation: Vec<u32> = places.into_iter().map(|(_, index)| index).collect();
+        let rest = validation.split_off(held_out);
+        self.divided(rest, validation)
+    }
+
+    /// The number of images of every class that has any, by label.
+    fn class_sizes(&self) -> BTreeMap<u32, usize> {
+        let mut sizes = BTreeMap::new();
+        self.labels.iter().for_each(|label| *sizes.entry(*label).or_insert(0) += 1);
+        sizes
+    }
+
+    /// Two sets of images, each in their original order.
+    fn divided(
+        &self,
+        mut train: Vec<u32>,
+        mut held_out: Vec<u32>,
+    ) -> Result<(Self, Self), ImagesError> {
+        train.sort_unstable();
+        held_out.sort_unstable();
+        Ok((self.select(&train)?, self.select(&held_out)?))
+    }
+}
+
+/// How images are held out of training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HoldOut {
+    /// From all images alike: [`Images::hold_out`], for the sets of the paper.
+    #[default]
+    OfAll,
+    /// From every class in proportion: [`Images::hold_out_of_classes`], for folders of images.
+    OfClasses,
+}
+
+impl HoldOut {
+    /// Divides images into training images and `held_out` others.
+    ///
+    /// # Errors
+    /// When too few training images would remain, or memory runs out.
+    pub fn divide(
+        self,
+        images: &Images,
+        held_out: usize,
+        seed: u64,
+    ) -> Result<(Images, Images), ImagesError> {
+        match self {
+            Self::OfAll => images.hold_out(held_out, seed),
+            Self::OfClasses => images.hold_out_of_classes(held_out, seed),
+        }
     }
 }
 
@@ -243,14 +343,25 @@ impl Dataset {
     }
 
     /// Splits off a tenth of the training images, chosen by the seed, as test images if the set has
-    /// none. Sets of fewer than 20 training images are left without test images.
+    /// none; less if every image of a class would be among them. Sets of fewer than 20 training images
+    /// are left without test images.
     ///
     /// # Errors
     /// When memory runs out.
-    pub fn with_test(mut self, seed: u64) -> Result<Self, ImagesError> {
-        if self.test.is_none() && self.train.len() >= 2 * TEST_SHARE {
+    pub fn with_test(mut self, hold_out: HoldOut, seed: u64) -> Result<Self, ImagesError> {
+        let images = self.train.len();
+        if self.test.is_some() || images < 2 * TEST_SHARE {
+            return Ok(self);
+        }
+        let count = match hold_out {
+            HoldOut::OfAll => images / TEST_SHARE,
+            HoldOut::OfClasses => {
+                (images / TEST_SHARE).min(images - self.train.class_sizes().len())
+            }
+        };
+        if count > 0 {
             // A different seed from that of the validation images, which are held out of the rest.
-            let (rest, test) = self.train.hold_out(self.train.len() / TEST_SHARE, !seed)?;
+            let (rest, test) = hold_out.divide(&self.train, count, !seed)?;
             (self.train, self.test) = (rest, Some(test));
         }
         Ok(self)

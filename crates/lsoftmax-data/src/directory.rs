@@ -6,13 +6,18 @@ use crate::contents::Contents;
 use crate::dataset::Dataset;
 use crate::error::{DataError, DataProblem};
 use crate::sets::{Packing, Set};
+use crate::shell::shell_word;
 
 /// The environment variable with the directory of all sets.
 pub const VARIABLE: &str = "LSOFTMAX_DATA";
 
 /// The directory of all data sets. Each set has a subdirectory with the layout of its official archive.
 #[derive(Clone, Debug)]
-pub struct DataDir(PathBuf);
+pub struct DataDir {
+    path: PathBuf,
+    /// Whether it was given, rather than found.
+    given: bool,
+}
 
 impl DataDir {
     /// The directory given, else `$LSOFTMAX_DATA`, else `lsoftmax` in the platform's cache
@@ -23,18 +28,26 @@ impl DataDir {
     pub fn find(given: Option<PathBuf>) -> Result<Self, DataError> {
         let variable = || std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
         let cache = || dirs::cache_dir().map(|cache| cache.join("lsoftmax"));
+        let is_given = given.is_some();
         let path = given.or_else(|| variable().map(PathBuf::from)).or_else(cache);
-        path.map(Self).ok_or_else(|| DataError::new("~/.cache", DataProblem::NoDataDir))
+        path.map(|path| Self { path, given: is_given })
+            .ok_or_else(|| DataError::new("~/.cache", DataProblem::NoDataDir))
     }
 
     /// The directory itself.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    /// The option with which a suggested command finds the same directory: ` --data-dir DIR`, or nothing
+    /// if it was not given.
+    pub fn option(&self) -> String {
+        if self.given { format!(" --data-dir {}", shell_word(&self.path)) } else { String::new() }
     }
 
     /// The directory of a set.
     pub fn of(&self, set: &Set) -> PathBuf {
-        self.0.join(set.name)
+        self.path.join(set.name)
     }
 }
 
@@ -79,7 +92,7 @@ impl Set {
     /// When the set is missing or one of its files is invalid.
     pub fn read(&self, data: &DataDir) -> Result<Dataset, DataError> {
         let location = self.location(data);
-        self.require_present(&location)?;
+        self.require_present(&location, data)?;
         let files = (0..self.files.len()).map(|file| self.contents(&location, file));
         let files = files.collect::<Result<Vec<_>, _>>()?;
         let classes = self.class_names.len();
@@ -94,10 +107,15 @@ impl Set {
     }
 
     /// Fails if the directory of the set does not exist.
-    pub(crate) fn require_present(&self, location: &SetLocation) -> Result<(), DataError> {
+    pub(crate) fn require_present(
+        &self,
+        location: &SetLocation,
+        data: &DataDir,
+    ) -> Result<(), DataError> {
         match location {
             SetLocation::Directory(path) if !path.exists() => {
-                Err(DataError::new(path, DataProblem::NoSet(self.name)))
+                let problem = DataProblem::NoSet { name: self.name, option: data.option() };
+                Err(DataError::new(path, problem))
             }
             _ => Ok(()),
         }

@@ -27,9 +27,14 @@ impl DataError {
 pub enum DataProblem {
     /// The set has not been downloaded.
     #[error(
-        "{0} was not found; download it with `lsoftmax data fetch {0}`, or give its location with --data-dir or LSOFTMAX_DATA"
+        "{name} was not found; download it with `lsoftmax data fetch {name}{option}`, or give its location with --data-dir or LSOFTMAX_DATA"
     )]
-    NoSet(&'static str),
+    NoSet {
+        /// The name of the set.
+        name: &'static str,
+        /// The [option](crate::DataDir::option) that names the data directory.
+        option: String,
+    },
     /// No data directory was given, and the platform has no cache directory.
     #[error(
         "this system has no cache directory; give the location of the data sets with --data-dir or LSOFTMAX_DATA"
@@ -166,6 +171,19 @@ pub enum DataProblem {
     /// A corrupt image.
     #[error("the image cannot be decoded ({0}); replace or remove it")]
     Image(String),
+    /// An image with too many pixels.
+    #[error(
+        "the image of {width} x {height} pixels is too large; at most 128 million pixels that take 512 MB are decoded, so scale it down"
+    )]
+    ImageSize {
+        /// The number of columns.
+        width: u32,
+        /// The number of rows.
+        height: u32,
+    },
+    /// The reader was told to stop.
+    #[error("the reading of the images was interrupted here")]
+    Interrupted,
     /// Not enough memory.
     #[error("its {images} images of {shape} do not fit into memory; use fewer or smaller ones")]
     Memory {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use tempfile::NamedTempFile;
 
@@ -12,6 +12,17 @@ pub const UNFINISHED: &str = ".unfinished-";
 /// The directory that a file is in.
 pub fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The absolute path of a file or directory that may not exist, with symbolic links resolved, to compare
+/// paths.
+pub fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Ok(resolved), ..) => resolved,
+        (Err(_), Some(parent), Some(name)) => resolved(parent).join(name),
+        _ => path,
+    }
 }
 
 /// A temporary file in a directory, removed on drop unless it is [persisted](persist).

@@ -1,7 +1,8 @@
 //! Folders of images with one directory per class.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::BufReader;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use image::metadata::Orientation;
@@ -11,24 +12,55 @@ use rayon::prelude::*;
 use crate::contents;
 use crate::dataset::{Dataset, Images, Shape};
 use crate::error::{DataError, DataProblem};
+use crate::runs::is_run_or_runs;
 
 /// The largest height and width that images are resized to.
 const SIDE_LIMIT: usize = 4096;
 /// The largest height and width of an image file.
 const FILE_SIDE_LIMIT: u32 = 1 << 15;
-/// The largest amount of memory for decoding one file.
-const FILE_MEMORY_LIMIT: u64 = 1 << 29;
+/// The largest number of pixels of an image file.
+const FILE_PIXEL_LIMIT: u64 = 128_000_000;
+/// The largest amount of memory for decoding one file, and for its decoded pixels.
+const FILE_MEMORY_LIMIT: u64 = 512_000_000;
+
+/// The number of files that each thread reads before the watcher is asked again.
+const FILES_PER_THREAD: usize = 16;
+
+/// How far the reading of image files is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The number of files that have been read.
+    pub read: usize,
+    /// The number of all files.
+    pub total: usize,
+}
+
+/// Is told how far reading is, and may stop it.
+pub type WatchReading<'a> = dyn FnMut(Reading) -> ControlFlow<()> + 'a;
 
 /// Reads a folder with a directory of JPEG, PNG or WebP images for each class, or with two such folders
 /// named `train` and `test`.
 ///
 /// Classes and images are sorted by name, so the result does not depend on the file system. Hidden
-/// files and directories are ignored. An image is rotated according to its EXIF orientation,
-/// center-cropped to the aspect ratio of `shape`, and resized to it; transparency is dropped.
+/// files and directories are ignored, and so are the directories of training runs. An image is rotated
+/// according to its EXIF orientation, center-cropped to the aspect ratio of `shape`, and resized to it;
+/// transparency is dropped.
 ///
 /// # Errors
 /// When the folder does not have this layout, or for the first image that cannot be read.
 pub fn read_folder(path: impl AsRef<Path>, shape: Shape) -> Result<Dataset, DataError> {
+    read_folder_watched(path, shape, &mut |_| ControlFlow::Continue(()))
+}
+
+/// As [`read_folder`]; `watch` is told how far it is, and may stop it.
+///
+/// # Errors
+/// As [`read_folder`], and when `watch` stops it.
+pub fn read_folder_watched(
+    path: impl AsRef<Path>,
+    shape: Shape,
+    watch: &mut WatchReading<'_>,
+) -> Result<Dataset, DataError> {
     let path = path.as_ref();
     let sides = 1..=SIDE_LIMIT;
     if !matches!(shape.channels, 1 | 3)
@@ -37,21 +69,28 @@ pub fn read_folder(path: impl AsRef<Path>, shape: Shape) -> Result<Dataset, Data
     {
         return Err(DataError::new(path, DataProblem::Shape(shape)));
     }
-    let (train, test) = (path.join("train"), path.join("test"));
-    let (names, train, test) = if has_directories(&train) && has_directories(&test) {
-        let names = classes(&train)?;
-        let test_names = classes(&test)?;
+    let folders = class_folders(path);
+    let names = classes(&folders[0])?;
+    let mut lists = vec![list_images(&folders[0], &names, &names)?];
+    if let Some(test) = folders.get(1) {
+        let test_names = classes(test)?;
         if let Some(unknown) = test_names.iter().find(|name| !names.contains(name)) {
             return Err(DataError::new(test.join(unknown), DataProblem::UnknownClass));
         }
-        let test = read_classes(&test, &names, &test_names, shape)?;
-        let train = read_classes(&train, &names, &names, shape)?;
-        (names, train, Some(test))
-    } else {
-        let names = classes(path)?;
-        let train = read_classes(path, &names, &names, shape)?;
-        (names, train, None)
-    };
+        lists.push(list_images(test, &names, &test_names)?);
+    }
+    let total = lists.iter().map(|list| list.files.len()).sum();
+    let mut read = 0;
+    let parts = lists.into_iter().map(|list| {
+        let before = read;
+        read += list.files.len();
+        let mut watch = |done: Reading| watch(Reading { read: before + done.read, total });
+        let images = read_files(&list.files, shape, &mut watch)?;
+        Ok(Images::new(shape, images.into_pixels(), list.labels).expect("one image per file"))
+    });
+    let mut parts = parts.collect::<Result<Vec<_>, DataError>>()?.into_iter();
+    let train = parts.next().expect("there is a folder of training images");
+    let test = parts.next();
     let name = path.file_name().unwrap_or(path.as_os_str());
     Ok(Dataset {
         name: name.to_string_lossy().into_owned(),
@@ -68,17 +107,33 @@ pub fn read_folder(path: impl AsRef<Path>, shape: Shape) -> Result<Dataset, Data
 /// When the folder does not have the layout that [`read_folder`] reads.
 pub fn count_folder(path: impl AsRef<Path>) -> Result<(usize, usize), DataError> {
     let path = path.as_ref();
-    let (train, test) = (path.join("train"), path.join("test"));
-    let divided = has_directories(&train) && has_directories(&test);
-    let folder = if divided { train.as_path() } else { path };
+    let folder = &class_folders(path)[0];
     let names = classes(folder)?;
     let images = names.iter().map(|name| Ok(visible(&folder.join(name))?.len()));
     Ok((names.len(), images.sum::<Result<usize, DataError>>()?))
 }
 
-/// Whether this is a folder of class directories, rather than a class named `train` or `test`.
-fn has_directories(path: &Path) -> bool {
-    visible(path).is_ok_and(|names| names.iter().any(|name| path.join(name).is_dir()))
+/// The folders with a directory for each class: `train` and `test` in a folder that has both, else the
+/// folder itself.
+pub(crate) fn class_folders(path: &Path) -> Vec<PathBuf> {
+    // Rather than a class named `train` or `test`.
+    let has_directories = |path: &PathBuf| {
+        entries(path).is_ok_and(|names| names.iter().any(|name| path.join(name).is_dir()))
+    };
+    let divided = [path.join("train"), path.join("test")];
+    if divided.iter().all(has_directories) { divided.into() } else { vec![path.to_owned()] }
+}
+
+/// The names in a directory that are neither hidden nor those of training runs, sorted.
+fn entries(path: &Path) -> Result<Vec<OsString>, DataError> {
+    let mut names = visible(path)?;
+    names.retain(|name| !is_run_or_runs(&path.join(name)));
+    Ok(names)
+}
+
+/// Whether a name begins with a dot.
+pub(crate) fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
 }
 
 /// The names in a directory that are not hidden, sorted.
@@ -91,7 +146,7 @@ fn visible(path: &Path) -> Result<Vec<OsString>, DataError> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(path).map_err(to_error)? {
         let name = entry.map_err(to_error)?.file_name();
-        if !name.as_encoded_bytes().starts_with(b".") {
+        if !is_hidden(&name) {
             names.push(name);
         }
     }
@@ -100,7 +155,7 @@ fn visible(path: &Path) -> Result<Vec<OsString>, DataError> {
 }
 
 fn classes(path: &Path) -> Result<Vec<OsString>, DataError> {
-    let names = visible(path)?;
+    let names = entries(path)?;
     if let Some(file) = names.iter().find(|name| !path.join(name).is_dir()) {
         return Err(DataError::new(path.join(file), DataProblem::StrayFile));
     }
@@ -110,13 +165,18 @@ fn classes(path: &Path) -> Result<Vec<OsString>, DataError> {
     Ok(names)
 }
 
-/// Reads the images of the classes `present` in `path`; a label is an index into `names`.
-fn read_classes(
+/// Image files, and their labels.
+struct ImageList {
+    files: Vec<PathBuf>,
+    labels: Vec<u32>,
+}
+
+/// The images of the classes `present` in `path`; a label is an index into `names`.
+fn list_images(
     path: &Path,
     names: &[OsString],
     present: &[OsString],
-    shape: Shape,
-) -> Result<Images, DataError> {
+) -> Result<ImageList, DataError> {
     let (mut files, mut labels) = (Vec::new(), Vec::new());
     for (label, name) in names.iter().enumerate().filter(|(_, name)| present.contains(name)) {
         let class = path.join(name);
@@ -127,8 +187,7 @@ fn read_classes(
         labels.extend(images.iter().map(|_| label as u32));
         files.extend(images.iter().map(|image| class.join(image)));
     }
-    let images = read_images(&files, shape)?;
-    Ok(Images::new(shape, images.into_pixels(), labels).expect("one image per file"))
+    Ok(ImageList { files, labels })
 }
 
 /// Reads image files, in the order given, as images of `shape`; all have the label 0.
@@ -136,6 +195,14 @@ fn read_classes(
 /// # Errors
 /// For the first image that cannot be read.
 pub fn read_images(files: &[PathBuf], shape: Shape) -> Result<Images, DataError> {
+    read_files(files, shape, &mut |_| ControlFlow::Continue(()))
+}
+
+fn read_files(
+    files: &[PathBuf],
+    shape: Shape,
+    watch: &mut WatchReading<'_>,
+) -> Result<Images, DataError> {
     let mut pixels = Vec::new();
     let size = files.len().checked_mul(shape.pixels());
     if size.is_none_or(|size| pixels.try_reserve_exact(size).is_err()) {
@@ -143,19 +210,27 @@ pub fn read_images(files: &[PathBuf], shape: Shape) -> Result<Images, DataError>
         return Err(DataError::new(first, DataProblem::Memory { images: files.len(), shape }));
     }
     pixels.resize(files.len() * shape.pixels(), 0);
-    let each = pixels.par_chunks_exact_mut(shape.pixels()).zip(files);
-    let results: Vec<_> = each.map(|(pixels, file)| read_image(file, shape, pixels)).collect();
-    results.into_iter().collect::<Result<(), _>>()?;
+    let group = FILES_PER_THREAD * rayon::current_num_threads();
+    let groups = pixels.chunks_mut(group * shape.pixels()).zip(files.chunks(group));
+    for (number, (pixels, group_files)) in groups.enumerate() {
+        let read = number * group;
+        if watch(Reading { read, total: files.len() }).is_break() {
+            return Err(DataError::new(&group_files[0], DataProblem::Interrupted));
+        }
+        let each = pixels.par_chunks_exact_mut(shape.pixels()).zip(group_files);
+        let results: Vec<_> = each.map(|(pixels, file)| read_image(file, shape, pixels)).collect();
+        results.into_iter().collect::<Result<(), _>>()?;
+    }
     Ok(Images::new(shape, pixels, vec![0; files.len()]).expect("one image per file"))
 }
 
-/// The files in a directory and its subdirectories, sorted; hidden ones are ignored.
+/// The files in a directory and its subdirectories, sorted; hidden ones and training runs are ignored.
 ///
 /// # Errors
 /// When a directory cannot be read.
 pub fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DataError> {
     let mut files = Vec::new();
-    for name in visible(directory)? {
+    for name in entries(directory)? {
         let path = directory.join(name);
         if path.is_dir() { files.extend(files_in(&path)?) } else { files.push(path) }
     }
@@ -200,6 +275,11 @@ fn decode(file: BufReader<std::fs::File>) -> Result<DynamicImage, DataProblem> {
     reader.limits(limits);
     let to_error = |error: image::ImageError| DataProblem::Image(error.to_string());
     let mut decoder = reader.into_decoder().map_err(to_error)?;
+    let (width, height) = decoder.dimensions();
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels > FILE_PIXEL_LIMIT || decoder.total_bytes() > FILE_MEMORY_LIMIT {
+        return Err(DataProblem::ImageSize { width, height });
+    }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let mut image = DynamicImage::from_decoder(decoder).map_err(to_error)?;
     image.apply_orientation(orientation);
@@ -218,7 +298,11 @@ fn fit(image: DynamicImage, height: u32, width: u32) -> DynamicImage {
         (((2 * columns * h + w) / (2 * w)).clamp(1, rows), columns)
     };
     let (top, left) = ((rows - part_rows) / 2, (columns - part_columns) / 2);
-    let part = image.crop_imm(left as u32, top as u32, part_columns as u32, part_rows as u32);
+    let part = if (part_rows, part_columns) == (rows, columns) {
+        image
+    } else {
+        image.crop_imm(left as u32, top as u32, part_columns as u32, part_rows as u32)
+    };
     if (part.height(), part.width()) == (height, width) {
         return part;
     }

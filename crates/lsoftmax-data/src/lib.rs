@@ -30,16 +30,22 @@ mod folder;
 mod idx;
 mod loader;
 mod random;
+mod runs;
 mod sets;
+mod shell;
 mod source;
 
 pub use augment::{Augment, Mean, SCALE};
 pub use check::{CheckReport, CheckedFile, SetListing, SetState, check, list};
-pub use dataset::{Dataset, Images, ImagesError, Shape, Split};
+pub use dataset::{Dataset, HoldOut, Images, ImagesError, Shape, Split};
 pub use directory::{DataDir, SetLocation, VARIABLE};
 pub use error::{DataError, DataProblem};
 pub use fetch::fetch;
-pub use folder::{count_folder, files_in, read_folder, read_images};
+pub use folder::{
+    Reading, WatchReading, count_folder, files_in, read_folder, read_folder_watched, read_images,
+};
 pub use loader::{Batch, LastBatch, Loader, LoaderError, Prefetch, Sampling};
+pub use runs::{RUN_FILE, is_among_images};
 pub use sets::{Archive, CIFAR10, CIFAR100, FASHION_MNIST, Format, MNIST, Set, SetFile};
+pub use shell::shell_word;
 pub use source::DataSource;

@@ -83,6 +83,14 @@ pub enum LoaderError {
         /// The size of the images.
         shape: Shape,
     },
+    /// The mean image has another number of pixels than its size.
+    #[error("the mean image is of {shape}, but has {pixels} pixels; copy the model again")]
+    MeanPixels {
+        /// The size of the mean image.
+        shape: Shape,
+        /// The number of its pixels.
+        pixels: usize,
+    },
     /// The mean image has another size.
     #[error(
         "the mean image is {mean}, but the images are {images}; use the set that the model was trained on"
@@ -148,7 +156,11 @@ impl Loader {
         if pad >= shape.height.min(shape.width) {
             return Err(LoaderError::Pad { pad, shape });
         }
-        if mean.shape != shape || mean.pixels.len() != shape.pixels() {
+        if mean.pixels.len() != mean.shape.pixels() {
+            let pixels = mean.pixels.len();
+            return Err(LoaderError::MeanPixels { shape: mean.shape, pixels });
+        }
+        if mean.shape != shape {
             return Err(LoaderError::Mean { mean: mean.shape, images: shape });
         }
         Ok(Self { images, mean, sampling, orders: Default::default() })

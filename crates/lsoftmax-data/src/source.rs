@@ -1,14 +1,15 @@
 //! Where labelled images come from.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::{Dataset, Shape};
+use crate::dataset::{Dataset, HoldOut, Shape};
 use crate::directory::DataDir;
 use crate::error::DataError;
-use crate::folder::read_folder;
+use crate::folder::{WatchReading, read_folder_watched};
 use crate::sets::Set;
 
 /// A data set known by its name, or a folder of images.
@@ -23,7 +24,7 @@ use crate::sets::Set;
 pub enum DataSource {
     /// One of [`Set::ALL`].
     Set(&'static Set),
-    /// A folder with a directory of images for each class; see [`read_folder`].
+    /// A folder with a directory of images for each class; see [`read_folder`](crate::read_folder).
     Folder(PathBuf),
 }
 
@@ -33,9 +34,30 @@ impl DataSource {
     /// # Errors
     /// When the images are missing or a file is invalid.
     pub fn read(&self, data: &DataDir, shape: Shape) -> Result<Dataset, DataError> {
+        self.read_watched(data, shape, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// As [`DataSource::read`]; while a folder is read, `watch` is told how far it is, and may stop it.
+    ///
+    /// # Errors
+    /// As [`DataSource::read`], and when `watch` stops it.
+    pub fn read_watched(
+        &self,
+        data: &DataDir,
+        shape: Shape,
+        watch: &mut WatchReading<'_>,
+    ) -> Result<Dataset, DataError> {
         match self {
             Self::Set(set) => set.read(data),
-            Self::Folder(path) => read_folder(path, shape),
+            Self::Folder(path) => read_folder_watched(path, shape, watch),
+        }
+    }
+
+    /// How images are held out: of every class in a folder, whose classes may be small.
+    pub fn hold_out(&self) -> HoldOut {
+        match self {
+            Self::Set(_) => HoldOut::OfAll,
+            Self::Folder(_) => HoldOut::OfClasses,
         }
     }
 

@@ -3,13 +3,15 @@
 //! The files are assembled byte by byte.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
 use image::{GrayImage, ImageFormat, Rgb, RgbImage};
 use lsoftmax_data::{
-    CIFAR10, CIFAR100, DataDir, DataError, DataProblem, Dataset, FASHION_MNIST, MNIST, Set,
-    SetLocation, SetState, Shape, check, list, read_folder,
+    CIFAR10, CIFAR100, DataDir, DataError, DataProblem, Dataset, FASHION_MNIST, MNIST, Reading,
+    Set, SetLocation, SetState, Shape, check, count_folder, files_in, is_among_images, list,
+    read_folder, read_folder_watched,
 };
 use tempfile::TempDir;
 
@@ -149,8 +151,9 @@ fn corrupt_gzip_streams_are_rejected() {
 fn missing_sets_and_files_are_reported() {
     let sets = Sets::new();
     let (problem, text) = refused(sets.read(&CIFAR10), "cifar10");
-    assert!(matches!(problem, DataProblem::NoSet("cifar10")));
-    assert!(text.contains("lsoftmax data fetch cifar10") && text.contains("--data-dir"), "{text}");
+    assert!(matches!(problem, DataProblem::NoSet { name: "cifar10", .. }));
+    let command = format!("`lsoftmax data fetch cifar10 --data-dir {}`", sets.0.path().display());
+    assert!(text.contains(&command) && text.contains("--data-dir or"), "{text}");
 
     let sets = digits("mnist");
     std::fs::remove_file(sets.path("mnist").join(TRAIN_IMAGES)).expect("removed");
@@ -225,9 +228,23 @@ fn check_rejects_wrong_checksums_and_list_reports_the_state() {
     let (problem, text) = refused(check(&MNIST, &sets.data()), TRAIN_IMAGES);
     assert!(matches!(problem, DataProblem::Checksum { .. }) && text.contains("ba891046"), "{text}");
     sets.write("cifar100/cifar-100-binary/train.bin", b"x");
+    // Whole files, a truncated one, and one whose gzip stream is truncated.
+    let whole = Sets::new();
+    let write = |name: &str, bytes: &[u8]| whole.write(&format!("mnist/{name}"), bytes);
+    let archives = || MNIST.archives.iter().zip(MNIST.built_in.expect("it is built in"));
+    let state = || list(&whole.data())[0].state;
+    archives().for_each(|(archive, bytes)| write(archive.name, bytes));
+    assert_eq!(state(), SetState::Present);
+    write("t10k-images-idx3-ubyte.gz", &archives().nth(2).expect("an archive").1[..9000]);
+    assert_eq!(state(), SetState::Incomplete);
+    std::fs::remove_file(whole.path("mnist/t10k-images-idx3-ubyte.gz")).expect("removed");
+    write("t10k-images-idx3-ubyte", &vec![0; 7_840_015]);
+    assert_eq!(state(), SetState::Incomplete);
+    write("t10k-images-idx3-ubyte", &vec![0; 7_840_016]);
+    assert_eq!(state(), SetState::Present, "only `check` reads the contents");
     let states: Vec<_> = list(&sets.data()).iter().map(|set| (set.name, set.state)).collect();
     let expected = [
-        ("mnist", SetState::Present),
+        ("mnist", SetState::Incomplete),
         ("fashion-mnist", SetState::Missing),
         ("cifar10", SetState::Missing),
         ("cifar100", SetState::Incomplete),
@@ -272,6 +289,80 @@ fn a_folder_is_read_in_name_order() {
     assert_eq!(colours[2..], [[200, 100, 50], [10, 20, 30]]);
     let grey = read_folder(sets.0.path(), Shape { channels: 1, ..SMALL }).expect("a set");
     assert_eq!(grey.train.image(0), [77; 16]);
+}
+
+#[test]
+fn the_runs_in_a_folder_are_not_classes() {
+    let sets = photos();
+    let before = read_folder(sets.0.path(), SMALL).expect("a set");
+    for run in ["runs/photos-m4-s1", "runs/reproduce/a", "a-run"] {
+        std::fs::create_dir_all(sets.path(run).join("checkpoints")).expect("a directory");
+        sets.write(&format!("{run}/recipe.toml"), b"");
+        sets.write(&format!("{run}/metrics.jsonl"), b"");
+    }
+    let after = read_folder(sets.0.path(), SMALL).expect("a set");
+    assert_eq!(after.digest(), before.digest());
+    assert_eq!(count_folder(sets.0.path()).expect("a folder"), (2, 4));
+    assert_eq!(files_in(sets.0.path()).expect("a folder").len(), 4);
+    // A class called `runs` is one.
+    std::fs::create_dir(sets.path("runs/images")).expect("a directory");
+    let (problem, _) = refused(read_folder(sets.0.path(), SMALL), "runs/images");
+    assert!(matches!(problem, DataProblem::NestedDirectory));
+}
+
+#[test]
+fn a_run_may_be_next_to_the_classes_but_not_among_the_images() {
+    let sets = photos();
+    let among = |folder: &str, run: &str| is_among_images(&sets.path(folder), &sets.path(run));
+    assert!(among("", "") && among("", "cats") && among("", "cats/runs/new"));
+    assert!(among("dogs/..", "cats/../dogs/run"));
+    assert!(!among("", "runs/new") && !among("", "new") && !among("", "../elsewhere"));
+    for class in ["cats", "dogs"] {
+        for part in ["divided/train", "divided/test"] {
+            std::fs::create_dir_all(sets.path(part).join(class)).expect("a directory");
+        }
+    }
+    assert!(among("divided", "divided/test") && among("divided", "divided/train/cats/new"));
+    assert!(!among("divided", "divided/runs") && !among("divided", "divided/train/runs/new"));
+}
+
+#[test]
+fn reading_can_be_watched_and_stopped() {
+    let sets = photos();
+    let mut told = Vec::new();
+    let read = read_folder_watched(sets.0.path(), SMALL, &mut |reading: Reading| {
+        told.push((reading.read, reading.total));
+        ControlFlow::Continue(())
+    });
+    assert!(read.is_ok());
+    assert_eq!(told, [(0, 4)]);
+    let stopped = read_folder_watched(sets.0.path(), SMALL, &mut |_| ControlFlow::Break(()));
+    assert!(matches!(stopped.expect_err("stopped").problem, DataProblem::Interrupted));
+}
+
+/// A PNG with this size in its header, and the pixels of another image.
+fn png_of_size(png: &[u8], width: u32, height: u32) -> Vec<u8> {
+    let mut png = png.to_vec();
+    png[16..24].copy_from_slice(&[width.to_be_bytes(), height.to_be_bytes()].concat());
+    let mut checksum = flate2::Crc::new();
+    checksum.update(&png[12..29]);
+    png[29..33].copy_from_slice(&checksum.sum().to_be_bytes());
+    png
+}
+
+#[test]
+fn an_image_with_too_many_pixels_is_rejected_before_it_is_decoded() {
+    let sets = photos();
+    let png = std::fs::read(sets.path("dogs/b.png")).expect("the image");
+    for (width, height) in [(20_000, 20_000), (32_000, 4_001)] {
+        sets.write("dogs/large.png", &png_of_size(&png, width, height));
+        let (problem, text) = refused(read_folder(sets.0.path(), SMALL), "dogs/large.png");
+        assert!(matches!(problem, DataProblem::ImageSize { .. }), "{text}");
+        assert!(text.contains(&format!("{width} x {height}")) && text.contains("scale"), "{text}");
+    }
+    sets.write("dogs/large.png", &png_of_size(&png, 9, 6));
+    let (problem, _) = refused(read_folder(sets.0.path(), SMALL), "dogs/large.png");
+    assert!(matches!(problem, DataProblem::Image(_)), "its size is fine, its pixels are not");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lsoftmax_data::{
-    Augment, Batch, Images, LastBatch, Loader, LoaderError, Mean, Sampling, Shape,
+    Augment, Batch, Dataset, HoldOut, Images, LastBatch, Loader, LoaderError, Mean, Sampling, Shape,
 };
 use proptest::prelude::*;
 
@@ -219,8 +219,13 @@ fn invalid_batch_sizes_padding_and_means_are_rejected() {
     assert!(new(3, mean.clone(), Sampling { batch: 4, ..good }).is_ok(), "more than an epoch");
     let wide = Sampling { augment: Augment { pad: 5, flip: false }, ..good };
     assert!(matches!(new(3, mean.clone(), wide), Err(LoaderError::Pad { .. })));
+    let other = Shape { channels: 1, height: 1, width: 1 };
+    let small = Mean { shape: other, pixels: vec![0.0] };
+    assert!(matches!(new(3, small, good), Err(LoaderError::Mean { .. })));
     let short = Mean { shape: SHAPE, pixels: vec![0.0; 3] };
-    assert!(matches!(new(3, short, good), Err(LoaderError::Mean { .. })));
+    let error = new(3, short, good).expect_err("too few pixels");
+    assert!(matches!(error, LoaderError::MeanPixels { pixels: 3, .. }));
+    assert!(error.to_string().contains("has 3 pixels"), "{error}");
 }
 
 #[test]
@@ -252,4 +257,50 @@ fn held_out_images_complement_the_rest_and_depend_only_on_the_seed() {
     assert_ne!(set.hold_out(5, 2).expect("a split").0, train);
     assert_eq!(set.hold_out(0, 1).expect("a split").0, set);
     assert!(set.hold_out(50, 1).is_err() && set.hold_out(usize::MAX, 1).is_err());
+}
+
+/// Images with these numbers of images per class.
+fn classes(sizes: &[usize]) -> Images {
+    let labels: Vec<u32> = sizes.iter().zip(0..).flat_map(|(n, class)| vec![class; *n]).collect();
+    let pixels = (0..labels.len()).map(|image| image as u8).collect();
+    Images::new(Shape { channels: 1, height: 1, width: 1 }, pixels, labels).expect("images")
+}
+
+fn counts(images: &Images, classes: usize) -> Vec<usize> {
+    let count = |class| images.labels().iter().filter(|label| **label == class).count();
+    (0..classes as u32).map(count).collect()
+}
+
+#[test]
+fn images_are_held_out_of_every_class_in_proportion() {
+    let set = classes(&[100, 50, 10, 2, 1]);
+    let (train, validation) = set.hold_out_of_classes(32, 1).expect("a split");
+    assert_eq!(counts(&validation, 5), [20, 10, 2, 0, 0]);
+    assert_eq!(counts(&train, 5), [80, 40, 8, 2, 1]);
+    let mut pixels = [train.pixels(), validation.pixels()].concat();
+    pixels.sort_unstable();
+    assert_eq!(pixels, set.pixels());
+    assert_eq!(set.hold_out_of_classes(32, 1).expect("a split"), (train.clone(), validation));
+    assert_ne!(set.hold_out_of_classes(32, 2).expect("a split").0, train);
+    // One image of every class always remains.
+    let (train, _) = set.hold_out_of_classes(158, 1).expect("a split");
+    assert_eq!(counts(&train, 5), [1; 5]);
+    let error = set.hold_out_of_classes(159, 1).expect_err("too many").to_string();
+    assert!(error.contains("at least one of each") && error.contains("at most 158"), "{error}");
+}
+
+#[test]
+fn test_images_are_split_off_in_proportion_if_there_are_none() {
+    let dataset = |sizes: &[usize]| Dataset {
+        name: "photos".into(),
+        classes: sizes.len(),
+        class_names: sizes.iter().map(usize::to_string).collect(),
+        train: classes(sizes),
+        test: None,
+    };
+    let split = dataset(&[60, 30, 10]).with_test(HoldOut::OfClasses, 7).expect("a split");
+    assert_eq!(counts(&split.test.expect("test images"), 3), [6, 3, 1]);
+    assert_eq!(counts(&split.train, 3), [54, 27, 9]);
+    let single = dataset(&[1; 30]).with_test(HoldOut::OfClasses, 7).expect("no split");
+    assert!(single.test.is_none() && single.train.len() == 30);
 }

@@ -4,31 +4,30 @@
 //! the narrower the classes and the wider the empty space between them.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use lsoftmax::Margin;
 use lsoftmax_data::MNIST;
-use lsoftmax_kernels::{Engine, peak_gflops};
 use serde::Serialize;
 
-use crate::evaluate::for_each_image;
+use crate::evaluate::{EvaluateError, ImageOutput, argmax, for_each_image_watched};
 use crate::figures::{
     Cell, ClassAngles, Embedding, Figure, FigureError, Page, Panel, Picture, Section, Table,
     scatter,
 };
 use crate::inference::InferenceError;
-use crate::model::ModelError;
 use crate::model_file::TrainedModel;
 use crate::recipe::Recipe;
-use crate::run::RECIPE;
+use crate::reproduce::{Estimator, ReproduceError};
+use crate::run::{RECIPE, SUMMARY};
 use crate::train::{Event, Options, RunOutcome, TrainError, resume, start};
 
 /// The margins of the demonstration.
 pub const MARGINS: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
-
-/// The approximate fraction of the kernel's peak throughput that training reaches.
-const EFFICIENCY: f64 = 0.8;
 
 /// The result of the demonstration.
 #[derive(Clone, Debug, Serialize)]
@@ -76,20 +75,15 @@ impl DemoError {
     }
 }
 
-/// The estimated duration of the demonstration on this machine, in seconds.
+/// The duration of the runs in `out` that are not done, estimated from a training step on this machine.
 ///
 /// # Errors
 /// When the recipe is invalid or the kernel path is unavailable.
-pub fn seconds() -> Result<f64, TrainError> {
-    let recipe = Recipe::quick("mnist-2d")?;
-    let stack = recipe.network_config()?.stack().map_err(ModelError::from)?;
-    let work: u64 = (0..stack.units().len()).map(|unit| stack.multiply_adds(unit)).sum();
-    // Three matrix products per image in training, one per test or held-out image.
-    let evaluations = 10_000 + recipe.validation as u64 * (recipe.steps / recipe.evaluate_every);
-    let images = 3 * recipe.steps * recipe.batch as u64 + evaluations;
-    let gflop = 2.0 * work as f64 * images as f64 / 1e9;
-    let peak = peak_gflops(Engine::new(recipe.precision)?);
-    Ok(MARGINS.len() as f64 * gflop / (EFFICIENCY * peak))
+pub fn duration(out: &Path) -> Result<Duration, ReproduceError> {
+    let recipe = Recipe::quick("mnist-2d").map_err(TrainError::from)?;
+    let is_done = |margin: &f64| out.join(format!("m{margin}")).join(SUMMARY).is_file();
+    let missing = MARGINS.iter().filter(|margin| !is_done(margin)).count();
+    Ok(Estimator::default().duration(&recipe)? * missing as u32)
 }
 
 /// Trains one network per margin in `out`, evaluates them and draws the figure. Margins that were
@@ -118,7 +112,10 @@ pub fn run(
         if let RunOutcome::Interrupted { .. } = ended {
             return Ok(None);
         }
-        evaluated.push((margin, TestFeatures::of(&run, options)?));
+        match TestFeatures::of(&run, options) {
+            Err(InferenceError::Evaluate(EvaluateError::Interrupted)) => return Ok(None),
+            features => evaluated.push((margin, features?)),
+        }
     }
     let mut rows = Vec::new();
     let mut panels = Vec::new();
@@ -152,11 +149,15 @@ impl TestFeatures {
         let digits = MNIST.read(&options.data)?;
         let images = Arc::new(digits.test.expect("MNIST has test images"));
         let (mut features, mut correct) = (Vec::new(), 0);
-        for_each_image(&model, &images, &description.mean, |outcome| {
+        let visit = |outcome: &ImageOutput| {
             features.extend_from_slice(&outcome.features);
-            correct +=
-                usize::from(crate::evaluate::argmax(&outcome.logits) == outcome.label as usize);
-        })?;
+            correct += usize::from(argmax(&outcome.logits) == outcome.label as usize);
+        };
+        let mut watch = |_| match options.stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        for_each_image_watched(&model, &images, &description.mean, visit, &mut watch)?;
         let weights = model.head.weight.val().into_data().iter::<f32>().collect();
         Ok(Self { features, labels: images.labels().to_vec(), weights, correct })
     }

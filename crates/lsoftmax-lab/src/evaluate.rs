@@ -1,5 +1,6 @@
 //! How well a model classifies images.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
@@ -36,7 +37,13 @@ pub enum EvaluateError {
     /// The model rejected them.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The watcher stopped the evaluation.
+    #[error("the evaluation was interrupted")]
+    Interrupted,
 }
+
+/// Is told the number of images done before every batch, and may stop the evaluation.
+pub type WatchImages<'a> = dyn FnMut(usize) -> ControlFlow<()> + 'a;
 
 /// The output of a model for one image.
 #[derive(Clone, Debug)]
@@ -58,10 +65,24 @@ pub fn evaluate(
     images: &Arc<Images>,
     mean: &Mean,
 ) -> Result<Evaluation, EvaluateError> {
+    evaluate_watched(model, images, mean, &mut |_| ControlFlow::Continue(()))
+}
+
+/// As [`evaluate`], with a watcher.
+///
+/// # Errors
+/// When the images do not fit the model, or `watch` stops the evaluation.
+pub fn evaluate_watched(
+    model: &Classifier,
+    images: &Arc<Images>,
+    mean: &Mean,
+    watch: &mut WatchImages<'_>,
+) -> Result<Evaluation, EvaluateError> {
     let mut sums = EvaluationSums::new(model);
-    for_each_image(model, images, mean, |outcome| {
-        sums.add(outcome);
-    })?;
+    let add = |output: &ImageOutput| {
+        sums.add(output);
+    };
+    for_each_image_watched(model, images, mean, add, watch)?;
     Ok(sums.evaluation())
 }
 
@@ -114,11 +135,28 @@ pub fn for_each_image(
     model: &Classifier,
     images: &Arc<Images>,
     mean: &Mean,
+    visit: impl FnMut(&ImageOutput),
+) -> Result<(), EvaluateError> {
+    for_each_image_watched(model, images, mean, visit, &mut |_| ControlFlow::Continue(()))
+}
+
+/// As [`for_each_image`], with a watcher.
+///
+/// # Errors
+/// When the images do not fit the model, or `watch` stops the pass.
+pub fn for_each_image_watched(
+    model: &Classifier,
+    images: &Arc<Images>,
+    mean: &Mean,
     mut visit: impl FnMut(&ImageOutput),
+    watch: &mut WatchImages<'_>,
 ) -> Result<(), EvaluateError> {
     let loader = Loader::new(Arc::clone(images), mean.clone(), Sampling::evaluation(BATCH))?;
     let device = model.device();
     for number in 0..loader.batches_per_epoch() {
+        if watch(number as usize * BATCH).is_break() {
+            return Err(EvaluateError::Interrupted);
+        }
         let batch = loader.batch(number);
         let labels = batch.labels.clone();
         let features = model.network.forward(batch::images(batch, &device));

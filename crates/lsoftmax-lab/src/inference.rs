@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use lsoftmax_data::arrays::{StagedArrays, WriteError};
-use lsoftmax_data::files::directory_of;
+use lsoftmax_data::files::{directory_of, resolved};
 use lsoftmax_data::{
     DataDir, DataError, DataSource, Dataset, Images, ImagesError, Shape, Split, files_in,
     read_images,
@@ -95,7 +95,7 @@ pub fn evaluate_run(
                 "the images of {source} have changed since the run, so its test images cannot be identified; give a data set with --data"
             )));
         }
-        set = set.with_test(description.seed)?;
+        set = set.with_test(description.hold_out, description.seed)?;
     }
     let set = set.numbered_as(&description.class_names)?;
     // All images of an explicitly given folder are test images, unless it has a test folder.
@@ -140,14 +140,14 @@ pub fn predict(
     }
     let images = Arc::new(read_images(files, shape(&description.network.input))?);
     let norms = weight_norms(&model);
-    let mut files = files.iter();
+    let mut each_file = files.iter();
     let mut predictions = Vec::new();
     for_each_image(&model, &images, &description.mean, |outcome| {
         let logits = &outcome.logits;
         let class = argmax(logits);
         let (largest, sum) = scaled_sum_exp(logits);
         let lengths = norm(&outcome.features) * norms[class];
-        let file = files.next().expect("one output per file");
+        let file = each_file.next().expect("one output per file");
         predictions.push(Prediction {
             image: file.display().to_string(),
             class,
@@ -156,6 +156,12 @@ pub fn predict(
             angle: degrees(largest, lengths),
         });
     })?;
+    if let Some(prediction) = predictions.iter().find(|found| !found.probability.is_finite()) {
+        return Err(InferenceError::Fit(format!(
+            "{}: the model's output for this image is not finite; its weights are damaged, copy them again",
+            prediction.image
+        )));
+    }
     Ok(predictions)
 }
 
@@ -204,7 +210,7 @@ pub fn embed(
     device: &Device,
 ) -> Result<EmbedReport, InferenceError> {
     let EmbedOutputs { features: out, logits, normalise } = *outputs;
-    if logits.is_some_and(|logits| canonical(logits) == canonical(out)) {
+    if logits.is_some_and(|logits| resolved(logits) == resolved(out)) {
         let problem = format!(
             "{} cannot be the file of both features and logits; use two files",
             out.display()
@@ -244,15 +250,6 @@ pub fn embed(
         classes,
         normalised: normalise,
     })
-}
-
-/// A canonical path, to compare paths of files that may not exist yet.
-fn canonical(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    match (absolute.parent().and_then(|parent| parent.canonicalize().ok()), absolute.file_name()) {
-        (Some(parent), Some(name)) => parent.join(name),
-        _ => absolute,
-    }
 }
 
 /// Writes an array to a temporary file, to be renamed to `path` on commit.

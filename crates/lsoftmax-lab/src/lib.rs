@@ -11,7 +11,7 @@
 //! | [`records`], [`reproduce`], [`report`] | finished runs without weights; the runs behind the paper's tables and figures; both from records |
 //! | [`figures`], [`plot`], [`demo`], [`two_classes`] | plots, tables and HTML pages; curves of runs; Figures 2 and 4 of the paper |
 //! | [`mod@bench`] | speed and memory of the head and of training |
-//! | [`threads`] | the thread pool |
+//! | [`threads`], [`number_text`] | the thread pool; numbers in messages |
 //!
 //! Images, loaders and arrays are in `lsoftmax-data`, networks in `lsoftmax-nn`, the head in `lsoftmax`.
 
@@ -27,6 +27,7 @@ pub mod learner;
 pub mod loss;
 pub mod model;
 pub mod model_file;
+pub mod number_text;
 pub mod objective;
 pub mod optimiser;
 pub mod plot;

@@ -10,10 +10,11 @@ use std::path::Path;
 use burn::module::{Param, RunningState};
 use burn::tensor::{Device, Tensor, TensorData};
 use lsoftmax::{Execution, Margin, Precision};
-use lsoftmax_data::{DataSource, Mean};
+use lsoftmax_data::{DataSource, HoldOut, Mean, Shape, shell_word};
 use lsoftmax_nn::NetworkConfig;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::model::Classifier;
 use crate::run::{RECIPE, RunDirectory, RunError, read_json, write_atomic};
@@ -32,6 +33,12 @@ pub struct ModelDescription {
     pub seed: u64,
     /// The [digest](lsoftmax_data::Dataset::digest) of the images that it was trained on.
     pub digest: String,
+    /// How images were held out of training; as before there was a choice if this is missing.
+    #[serde(default)]
+    pub hold_out: HoldOut,
+    /// The SHA-256 of the file of the weights; set by [`write`]. Older files lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights_sha256: Option<String>,
     /// The network.
     pub network: NetworkConfig,
     /// The names of the classes, one per class.
@@ -60,6 +67,17 @@ impl ModelDescription {
         if *classes == 0 || class_names.len() != *classes {
             let names = class_names.len();
             return Err(format!("has {classes} classes, but {names} class names; copy it again"));
+        }
+        let Mean { shape, pixels } = &self.mean;
+        let [channels, height, width] = network.input;
+        if *shape != (Shape { channels, height, width }) || pixels.len() != shape.pixels() {
+            let count = pixels.len();
+            return Err(format!(
+                "has a mean image of {shape} with {count} pixels, but the network takes images of {channels} x {height} x {width}; copy it again"
+            ));
+        }
+        if !pixels.iter().all(|pixel| pixel.is_finite()) {
+            return Err("has a mean image that is not finite; copy it again".into());
         }
         let model = Classifier::new(network, *classes, *margin, Execution::new(*precision), device);
         model.map_err(|error| error.to_string())
@@ -95,10 +113,11 @@ impl TrainedModel {
         let path = run.join(DESCRIPTION);
         if !path.is_file() {
             let missing = if run.join(RECIPE).is_file() {
-                return Err(RunError::damaged(
-                    run,
-                    "the run is not finished, it has no model.json; finish it with `lsoftmax train --resume`",
-                ));
+                let problem = format!(
+                    "the run is not finished, it has no model.json; finish it with `lsoftmax train --resume {}`",
+                    shell_word(run)
+                );
+                return Err(RunError::damaged(run, problem));
             } else {
                 DESCRIPTION
             };
@@ -114,6 +133,12 @@ impl TrainedModel {
         let description: ModelDescription = read_json(&path)?;
         let weights = run.join(WEIGHTS);
         let bytes = std::fs::read(&weights).map_err(RunError::io(&weights, "read"))?;
+        if description.weights_sha256.as_ref().is_some_and(|sha256| *sha256 != sha256_of(&bytes)) {
+            let problem = format!(
+                "is not the file that {DESCRIPTION} describes: its SHA-256 differs; copy both files again"
+            );
+            return Err(RunError::damaged(&weights, problem));
+        }
         let model = description.model(bytes.len(), device);
         let model = model.map_err(|problem| RunError::damaged(&path, problem))?;
         let model =
@@ -132,8 +157,15 @@ pub fn write(
     model: &Classifier,
     description: &ModelDescription,
 ) -> Result<(), RunError> {
-    run.write(WEIGHTS, &to_safetensors(model))?;
-    run.write_json(DESCRIPTION, description)
+    let weights = to_safetensors(model);
+    run.write(WEIGHTS, &weights)?;
+    let weights_sha256 = Some(sha256_of(&weights));
+    run.write_json(DESCRIPTION, &ModelDescription { weights_sha256, ..description.clone() })
+}
+
+/// The SHA-256 of bytes, in hexadecimal.
+fn sha256_of(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes the weights of a model to `path`; returns the number of bytes.
@@ -180,6 +212,14 @@ fn load(mut model: Classifier, bytes: &[u8], device: &Device) -> Result<Classifi
         }
         let (numbers, _) = view.data().as_chunks::<4>();
         let values: Vec<f32> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        if let Some(value) = values.iter().find(|value| !value.is_finite()) {
+            return Err(format!(
+                "`{name}` contains {value}, but weights must be finite; copy it again"
+            ));
+        }
+        if name.ends_with("running_var") && values.iter().any(|value| *value < 0.0) {
+            return Err(format!("`{name}` contains a negative variance; copy it again"));
+        }
         tensor.set(TensorData::new(values, shape), device);
         Ok(())
     })?;

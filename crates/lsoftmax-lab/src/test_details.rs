@@ -6,7 +6,8 @@ use lsoftmax_data::{Images, Mean};
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::{
-    EvaluateError, Evaluation, EvaluationSums, ImageOutput, for_each_image, norm,
+    EvaluateError, Evaluation, EvaluationSums, ImageOutput, WatchImages, for_each_image_watched,
+    norm,
 };
 use crate::figures::{Embedding, MAX_SAMPLES};
 use crate::model::Classifier;
@@ -45,11 +46,12 @@ pub struct Plane {
 /// pass.
 ///
 /// # Errors
-/// When the images do not fit the model.
+/// When the images do not fit the model, or `watch` stops the evaluation.
 pub fn evaluate_with_details(
     model: &Classifier,
     images: &Arc<Images>,
     mean: &Mean,
+    watch: &mut WatchImages<'_>,
 ) -> Result<(Evaluation, TestDetails), EvaluateError> {
     let [classes, width] = model.head.weight.dims();
     let mut sums = EvaluationSums::new(model);
@@ -57,7 +59,7 @@ pub fn evaluate_with_details(
     let mut cosines = (classes <= MOST_CLASSES).then(|| CosineSums::new(classes, width));
     let (mut features, mut labels) = (Vec::new(), Vec::new());
     let mut index = 0;
-    for_each_image(model, images, mean, |output| {
+    let visit = |output: &ImageOutput| {
         if !sums.add(output) {
             wrong.push(index);
         }
@@ -69,7 +71,8 @@ pub fn evaluate_with_details(
             features.extend_from_slice(&output.features);
             labels.push(output.label);
         }
-    })?;
+    };
+    for_each_image_watched(model, images, mean, visit, watch)?;
     let plane = (width == 2).then(|| {
         let weights: Vec<f32> = model.head.weight.val().into_data().iter::<f32>().collect();
         Plane::of(&features, &labels, &weights)

@@ -551,6 +551,35 @@ fn an_unknown_recipe_is_rejected_with_the_nearest_name() {
         let told = error.unwrap_err().to_string();
         assert!(told.contains("did you mean cifar10?") && told.contains("mnist-hinge"), "{told}");
     }
+    for unrelated in ["resnet50", "imagenet", "vgg", ""] {
+        let told = Recipe::built_in(unrelated).unwrap_err().to_string();
+        assert!(!told.contains("did you mean") && told.contains("mnist-hinge"), "{told}");
+    }
+}
+
+#[test]
+fn one_image_per_batch_is_rejected_where_batch_norm_sees_one_value_per_channel() {
+    let stages = |pools: usize, kernel: usize| {
+        let pooled = vec!["{ filters = 4, units = 1 }".to_owned(); pools];
+        let last = format!("{{ filters = 4, units = 1, kernel = {kernel}, pool = false }}");
+        [pooled, vec![last]].concat().join(", ")
+    };
+    let recipe = |pools: usize, activation: &str, batch: usize| {
+        let network = format!(
+            "network = {{ input = [1, 28, 28], stages = [{}], features = {{ size = 4, activation = \"{activation}\" }} }}",
+            stages(pools, 3)
+        );
+        let text = with("network = \"mnist\"", &network);
+        Recipe::from_toml(&text.replace("batch = 256", &format!("batch = {batch}")), "mine.toml")
+    };
+    // The layer of features has one value per channel and image, unless it has no batch norm.
+    let told = recipe(2, "prelu", 1).unwrap_err().to_string();
+    assert!(told.contains("`batch` (line") && told.contains("at least 2"), "{told}");
+    assert!(told.contains("batch norm") && told.contains("no variance"), "{told}");
+    assert!(recipe(2, "prelu", 2).is_ok() && recipe(2, "none", 1).is_ok());
+    // After five poolings of 28 x 28 a convolution has one output, after four it has four.
+    assert!(recipe(4, "none", 1).is_ok() && recipe(5, "none", 1).is_err());
+    assert!(recipe(5, "none", 2).is_ok());
 }
 
 #[test]

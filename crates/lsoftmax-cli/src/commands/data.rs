@@ -76,7 +76,8 @@ impl DataCommand {
     pub fn run(self) -> Result<String, Failure> {
         match self.action {
             Action::List { data_dir, output } => {
-                output.render(list(&data_dir.find()?).as_slice(), list_text)
+                let data = data_dir.find()?;
+                output.render(list(&data).as_slice(), |sets| list_text(sets, &data.option()))
             }
             Action::Fetch { set, from, stall, data_dir, output } => {
                 let data = data_dir.find()?;
@@ -120,15 +121,22 @@ fn fetch_with_bar(
     fetched
 }
 
-fn list_text(sets: &[SetListing]) -> String {
+/// The sets; `option` names the data directory in a suggested command.
+fn list_text(sets: &[SetListing], option: &str) -> String {
     let entry = |SetListing { name, about, state, location, bytes, source, .. }: &SetListing| {
         let size = format!("{:.1} MB", *bytes as f64 / 1e6);
         let state = match state {
             SetState::BuiltIn => format!("built in, {size}"),
             SetState::Present => format!("downloaded, {size} in {location}"),
-            SetState::Incomplete => format!("incomplete in {location}; fetch it again"),
+            SetState::Incomplete => {
+                format!(
+                    "incomplete in {location}; `lsoftmax data fetch {name}{option}` gets the rest"
+                )
+            }
             SetState::Missing => {
-                format!("not downloaded; `lsoftmax data fetch {name}` gets {size} into {location}")
+                format!(
+                    "not downloaded; `lsoftmax data fetch {name}{option}` gets {size} into {location}"
+                )
             }
         };
         format!("{name:<13}  {about}\n{:<15}{state}\n{:<15}from {source}", "", "")

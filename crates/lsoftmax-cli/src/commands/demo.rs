@@ -16,7 +16,7 @@ const OUT: &str = "lsoftmax-demo";
 
 pub fn run() -> Result<String, Failure> {
     let options = Options { stop: stop_flag()?, ..Options::new(DataDir::find(None)?) };
-    let minutes = demo::seconds()? / 60.0;
+    let minutes = demo::duration(Path::new(OUT))?.as_secs_f64() / 60.0;
     tell(&format!(
         "Training the paper's 2-D network on MNIST with m = 1, 2, 3, 4: about {} on this machine.",
         if minutes < 1.5 { "a minute".to_owned() } else { format!("{minutes:.0} minutes") }

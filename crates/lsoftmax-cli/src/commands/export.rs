@@ -45,6 +45,13 @@ struct Exported {
 
 impl ExportCommand {
     pub fn run(self) -> Result<String, Failure> {
+        if let Some(ending) = self.out.extension().filter(|ending| *ending != "safetensors") {
+            return Err(Failure::bad_input(format!(
+                "{}: weights are not written as .{}; give a file that ends in .safetensors",
+                self.out.display(),
+                ending.display()
+            )));
+        }
         let write = self.format;
         let bytes = write(&self.run, &self.out)?;
         let exported = Exported { bytes, out: self.out.display().to_string() };

@@ -8,6 +8,7 @@ use lsoftmax_lab::inference::{self, Prediction};
 use crate::argument_groups::{DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
+use crate::output::printable;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +41,7 @@ impl PredictCommand {
 }
 
 fn line(Prediction { image, class, name, probability, angle }: &Prediction) -> String {
-    let number = class.to_string();
-    let class = if *name == number { number } else { format!("{name} ({number})") };
+    let (image, name, number) = (printable(image), printable(name), class.to_string());
+    let class = if name == number { number } else { format!("{name} ({number})") };
     format!("{image}: {class}, probability {probability:.4}, {angle:.1}° to the class")
 }

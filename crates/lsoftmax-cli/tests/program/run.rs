@@ -107,12 +107,24 @@ impl Listener {
 }
 
 /// The results of a run.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Result {
     model: Vec<u8>,
     summary: Value,
     test: Value,
     metrics: Vec<Value>,
+}
+
+impl Result {
+    /// The results without the log.
+    pub fn without_metrics(self) -> Self {
+        Self { metrics: Vec::new(), ..self }
+    }
+
+    /// Sets the place of the images.
+    pub fn moved(&mut self, data: &str) {
+        self.summary["data"] = data.into();
+    }
 }
 
 /// Reads the reproducible results of a run: everything but times and the machine.

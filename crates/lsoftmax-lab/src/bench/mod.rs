@@ -7,6 +7,7 @@ use lsoftmax::{EngineError, HeadError, LambdaError};
 use lsoftmax_nn::NetworkError;
 
 use crate::learner::StepError;
+use crate::threads::MOST;
 
 pub use head::{HeadBench, HeadTiming, Length};
 pub use train::{TrainBench, TrainTiming};
@@ -81,6 +82,10 @@ fn on_threads<R: Send>(
     let Some(threads) = threads else { return f() };
     if threads == 0 {
         return Err(BenchError::Zero("threads"));
+    }
+    if threads > MOST {
+        let reason = format!("at most {MOST} are");
+        return Err(BenchError::Threads { threads, reason });
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let reason = |error: rayon::ThreadPoolBuildError| error.to_string();

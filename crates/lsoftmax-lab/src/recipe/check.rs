@@ -3,6 +3,8 @@
 use lsoftmax::Margin;
 use lsoftmax_nn::NetworkError;
 
+use crate::number_text::number_text;
+
 use super::{LearningRate, Objective, Position, Recipe, RecipeError};
 
 /// The largest batch size accepted.
@@ -143,7 +145,14 @@ impl Recipe {
     fn check_network(&self) -> Result<(), InvalidSetting> {
         let invalid = |error| InvalidSetting::network(&error);
         let config = self.network.config().map_err(invalid)?;
-        config.stack().map_err(invalid)?;
+        let stack = config.stack().map_err(invalid)?;
+        let is_single = |unit: usize| stack.convolved(unit)[1..] == [1, 1];
+        let normed = |unit: usize| stack.units()[unit].norm;
+        if self.batch == 1 && (0..stack.units().len()).any(|unit| normed(unit) && is_single(unit)) {
+            let problem = "must be at least 2 for this network, but is 1: batch norm would see one value \
+                           per channel, which has no variance";
+            return Err(InvalidSetting::new("batch", problem));
+        }
         let [_, height, width] = config.input;
         let pad = self.augment.pad;
         if pad >= height.min(width) {
@@ -164,5 +173,5 @@ fn number(key: &str, value: f64, rule: &str, holds: bool) -> Result<(), InvalidS
     if holds && value.is_finite() {
         return Ok(());
     }
-    Err(InvalidSetting::new(key, format!("must be {rule}, but is {value}")))
+    Err(InvalidSetting::new(key, format!("must be {rule}, but is {}", number_text(value))))
 }

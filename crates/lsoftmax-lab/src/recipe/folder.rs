@@ -39,7 +39,8 @@ impl Recipe {
     /// `augment.flip` to false where left and right matter). m is 4; with many classes, or few images
     /// per class, λ stays at 5 or above.
     pub fn for_folder(folder: DataSource, classes: usize, images: usize, shape: Shape) -> Self {
-        let validation = images / 10;
+        // A tenth is also split off for testing, and one image of every class remains to train on.
+        let validation = (images / 10).min(images.saturating_sub(images / 10 + classes));
         let training = images - validation;
         let batch = if training < MANY_IMAGES { 64 } else { 256 };
         let steps = (training.saturating_mul(EPOCHS) / batch).clamp(FEWEST_STEPS, MOST_STEPS);

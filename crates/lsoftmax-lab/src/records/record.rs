@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lsoftmax_data::files::UNFINISHED;
+use lsoftmax_data::shell_word;
 use serde::{Deserialize, Serialize};
 
 use crate::objective::BatchMetrics;
@@ -71,7 +72,7 @@ pub enum RecordError {
     Recipe(#[from] RecipeError),
     /// A run that has not ended.
     #[error(
-        "{} has not finished: {SUMMARY} is missing; finish it with `lsoftmax train --resume {}`", path.display(), path.display()
+        "{} has not finished: {SUMMARY} is missing; finish it with `lsoftmax train --resume {}`", path.display(), shell_word(path)
     )]
     Unfinished {
         /// The run.

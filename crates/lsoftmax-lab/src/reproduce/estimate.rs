@@ -45,8 +45,8 @@ impl Estimator {
         let trained = recipe.steps as f64 * (recipe.batch as u64 * recipe.accumulate) as f64;
         let evaluations = recipe.steps.div_ceil(recipe.evaluate_every) as f64;
         let test_curve = if recipe.test_curve { evaluations } else { 0.0 };
-        let evaluated = (evaluations + 1.0) * recipe.validation as f64
-            + (test_curve + 1.0) * TEST_IMAGES as f64;
+        let evaluated =
+            evaluations * recipe.validation as f64 + (test_curve + 1.0) * TEST_IMAGES as f64;
         let seconds = trained / speed.training + evaluated / speed.inference;
         Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }

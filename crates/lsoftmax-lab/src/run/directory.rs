@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{RunError, checkpoint};
+use lsoftmax_data::RUN_FILE;
 use lsoftmax_data::files::{self, UNFINISHED};
 
 /// The directory of a run, locked until dropped.
@@ -17,7 +18,7 @@ pub struct RunDirectory {
 }
 
 /// The recipe as it was run; what makes a directory a run's.
-pub const RECIPE: &str = "recipe.toml";
+pub const RECIPE: &str = RUN_FILE;
 /// The machine and the program.
 pub const ENVIRONMENT: &str = "environment.json";
 /// The log.

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use lsoftmax_data::shell_word;
+
 /// Why the files of a run could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The directory already contains a run.
     #[error(
-        "{} already contains a run; resume it with `lsoftmax train --resume {}`, or choose another --out", path.display(), path.display()
+        "{} already contains a run; resume it with `lsoftmax train --resume {}`, or choose another --out", path.display(), shell_word(path)
     )]
     Exists {
         /// The directory.

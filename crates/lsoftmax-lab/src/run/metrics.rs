@@ -1,7 +1,7 @@
 //! The log of a run: one JSON object per line.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -77,28 +77,33 @@ impl Metrics {
     /// # Errors
     /// When the file cannot be opened.
     pub fn open(path: &Path) -> Result<Self, RunError> {
-        let open = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+        let open =
+            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
         let mut file = open.map_err(RunError::io(path, "opened"))?;
         let length = file.seek(SeekFrom::End(0)).map_err(RunError::io(path, "read"))?;
         Ok(Self { path: path.to_owned(), file, length })
     }
 
-    /// Truncates the log to its first `length` bytes.
+    /// Truncates the log to the complete lines among its first `length` bytes, which are all of them
+    /// unless the log was changed by others. Returns the new length.
     ///
     /// # Errors
-    /// When the file cannot be written, or the log is shorter than that.
-    pub fn truncate(&mut self, length: u64) -> Result<(), RunError> {
-        if self.length < length {
-            let problem = format!(
-                "is {} bytes long, but was {length} at the checkpoint; restore it, or start a new run with another --out",
-                self.length
-            );
-            return Err(RunError::damaged(&self.path, problem));
-        }
+    /// When the file cannot be read or written.
+    pub fn truncate(&mut self, length: u64) -> Result<u64, RunError> {
+        let length = self.complete_lines(length).map_err(RunError::io(&self.path, "read"))?;
         self.file.set_len(length).map_err(RunError::io(&self.path, "truncated"))?;
         self.file.seek(SeekFrom::End(0)).map_err(RunError::io(&self.path, "read"))?;
         self.length = length;
-        Ok(())
+        Ok(length)
+    }
+
+    /// The length of the complete lines among the first `length` bytes.
+    fn complete_lines(&mut self, length: u64) -> std::io::Result<u64> {
+        let mut lines = Vec::new();
+        self.file.rewind()?;
+        (&self.file).take(length).read_to_end(&mut lines)?;
+        let last = lines.iter().rposition(|byte| *byte == b'\n');
+        Ok(last.map_or(0, |last| last as u64 + 1))
     }
 
     /// Adds a line.
@@ -163,5 +168,17 @@ mod tests {
             feature_norm: 2.0,
         };
         assert_eq!((means, lambda), (expected, 3.0));
+    }
+
+    #[test]
+    fn a_log_is_truncated_to_complete_lines() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        let mut log = Metrics::open(&path).unwrap();
+        for (length, expected) in [(99, 14), (14, 14), (8, 8), (7, 4), (3, 0), (0, 0)] {
+            assert_eq!(log.truncate(length).unwrap(), expected);
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), expected);
+        }
     }
 }

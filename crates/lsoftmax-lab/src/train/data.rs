@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use lsoftmax_data::{DataDir, Dataset, Images, Loader, Mean, Sampling, Shape};
+use lsoftmax_data::{
+    DataError, DataProblem, Dataset, HoldOut, Images, Loader, Mean, Reading, Sampling, Shape,
+};
 
-use super::TrainError;
+use super::journal::Observer;
+use super::{Options, Phase, TrainError};
 use crate::recipe::Recipe;
 
 /// Training images as batches, and the images to evaluate on.
@@ -17,15 +20,29 @@ pub(super) struct TrainingData {
     pub test: Option<Arc<Images>>,
     /// The [digest](Dataset::digest) of all these images.
     pub digest: String,
+    /// How the images to evaluate on were chosen.
+    pub hold_out: HoldOut,
 }
 
 impl TrainingData {
-    pub fn read(recipe: &Recipe, data: &DataDir) -> Result<Self, TrainError> {
+    /// Reads the images and divides them. Returns `None` if it was interrupted.
+    pub fn read(
+        recipe: &Recipe,
+        hold_out: HoldOut,
+        options: &Options,
+        observe: &mut Observer<'_>,
+    ) -> Result<Option<Self>, TrainError> {
         let [channels, height, width] = recipe.network_config()?.input;
         let shape = Shape { channels, height, width };
-        let set = recipe.data.read(data, shape)?;
+        let mut watch =
+            |Reading { read, total }| Phase::Reading.report((read, total), &options.stop, observe);
+        let set = match recipe.data.read_watched(&options.data, shape, &mut watch) {
+            Err(DataError { problem: DataProblem::Interrupted, .. }) => return Ok(None),
+            set => set?,
+        };
         let digest = set.digest();
-        let Dataset { classes, class_names, train, test, name } = set.with_test(recipe.seed)?;
+        let Dataset { classes, class_names, train, test, name } =
+            set.with_test(hold_out, recipe.seed)?;
         if classes < 2 {
             return Err(TrainError::Fit(format!(
                 "{name} has one class, but a classifier needs at least two; create a directory for each"
@@ -40,13 +57,14 @@ impl TrainingData {
         let (train, validation) = match recipe.validation {
             0 => (train, None),
             held_out => {
-                let (train, validation) = train.hold_out(held_out, recipe.seed)?;
+                let (train, validation) = hold_out.divide(&train, held_out, recipe.seed)?;
                 (train, Some(Arc::new(validation)))
             }
         };
         let mean = Mean::of(&train);
         let sampling = Sampling::training(recipe.batch, recipe.seed, recipe.augment);
         let loader = Arc::new(Loader::new(train, mean, sampling)?);
-        Ok(Self { classes, class_names, loader, validation, test: test.map(Arc::new), digest })
+        let test = test.map(Arc::new);
+        Ok(Some(Self { classes, class_names, loader, validation, test, digest, hold_out }))
     }
 }

@@ -1,6 +1,7 @@
 //! Detection of diverged training, with advice.
 
 use crate::evaluate::Evaluation;
+use crate::number_text::{decimals_text, number_text};
 
 /// The hyperparameters of a step that the advice refers to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,9 +14,9 @@ pub struct Settings {
 
 /// How training diverged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{}. {}", self.finding(), self.advice())]
 pub enum Divergence {
     /// A number is not finite.
-    #[error("training diverged at step {step}: {what}. {}", not_finite_remedy(settings))]
     NotFinite {
         /// The step.
         step: u64,
@@ -25,10 +26,6 @@ pub enum Divergence {
         settings: Settings,
     },
     /// The features have collapsed to zero.
-    #[error(
-        "the features collapsed at step {step}: their mean norm is {norm:e}. {}",
-        collapsed_remedy(settings)
-    )]
     Collapsed {
         /// The step.
         step: u64,
@@ -38,10 +35,6 @@ pub enum Divergence {
         settings: Settings,
     },
     /// The model is no better than chance.
-    #[error(
-        "after {step} steps the accuracy on the held-out images is no better than chance ({error:.1} % wrong). {}",
-        chance_remedy(settings)
-    )]
     Chance {
         /// The step.
         step: u64,
@@ -52,28 +45,60 @@ pub enum Divergence {
     },
 }
 
+impl Divergence {
+    /// What was found, without advice.
+    pub fn finding(&self) -> String {
+        match self {
+            Self::NotFinite { step, what, .. } => {
+                format!("training diverged at step {step}: {what}")
+            }
+            Self::Collapsed { step, norm, .. } => {
+                format!("the features collapsed at step {step}: their mean norm is {norm:e}")
+            }
+            Self::Chance { step, error, .. } => format!(
+                "after {step} steps the accuracy on the held-out images is no better than chance ({error:.1} % wrong)"
+            ),
+        }
+    }
+
+    /// What to change.
+    fn advice(&self) -> String {
+        match self {
+            Self::NotFinite { settings, .. } => not_finite_remedy(settings),
+            Self::Collapsed { settings, .. } => collapsed_remedy(settings),
+            Self::Chance { settings, .. } => chance_remedy(settings),
+        }
+    }
+}
+
 fn not_finite_remedy(Settings { rate, lambda }: &Settings) -> String {
+    let rate = number_text(*rate);
     match lambda {
         Some(lambda) => format!(
-            "Lower the learning rate (it is {rate}), or let λ decay more slowly or not below 1 (it is {lambda:.3}); `--on-divergence rollback` does the latter automatically"
+            "Lower the learning rate (it is {rate}), or let λ decay more slowly or not below 1 (it is {}); `--on-divergence rollback` does the latter automatically",
+            decimals_text(*lambda, 3)
         ),
         None => format!("Lower the learning rate (it is {rate})"),
     }
 }
 
 fn collapsed_remedy(Settings { rate, lambda }: &Settings) -> String {
+    let rate = number_text(*rate);
     match lambda {
         Some(lambda) => format!(
-            "The margin pushes them to zero before the classes are separated: let λ start larger or decay more slowly (it is {lambda:.3}); `--on-divergence rollback` does so automatically"
+            "The margin pushes them to zero before the classes are separated: let λ start larger or decay more slowly (it is {}); `--on-divergence rollback` does so automatically",
+            decimals_text(*lambda, 3)
         ),
         None => format!("Lower the learning rate (it is {rate}) or the weight decay"),
     }
 }
 
 fn chance_remedy(Settings { rate, lambda }: &Settings) -> String {
+    let rate = number_text(*rate);
     match lambda {
         Some(lambda) => format!(
-            "Lower the learning rate (it is {rate}), or let λ start larger or decay more slowly (it is {lambda:.3}): margins of 2 and 4 have no gradient at angles of 90°, where training starts"
+            "Lower the learning rate (it is {rate}), or let λ start larger or decay more slowly (it is {}): margins of 2 and 4 have no gradient at angles of 90°, where training starts",
+            decimals_text(*lambda, 3)
         ),
         None => format!("Lower the learning rate (it is {rate}), or train longer"),
     }
@@ -161,6 +186,25 @@ mod tests {
     fn features_near_zero_have_collapsed() {
         assert!(check_norm(1, 1e-9, SETTINGS).is_err());
         assert!(check_norm(1, 0.1, SETTINGS).is_ok());
+    }
+
+    #[test]
+    fn a_finding_has_no_advice() {
+        let divergence = Divergence::Chance { step: 7, error: 90.0, settings: SETTINGS };
+        let (finding, sentence) = (divergence.finding(), divergence.to_string());
+        assert!(sentence.starts_with(&format!("{finding}. Lower")), "{sentence}");
+        assert!(!finding.contains("rate") && !finding.contains('λ'), "{finding}");
+    }
+
+    #[test]
+    fn huge_rates_have_an_exponent() {
+        let settings = Settings { rate: 1e300, lambda: Some(1e200) };
+        let what = "x".into();
+        let sentence = Divergence::NotFinite { step: 1, what, settings }.to_string();
+        assert!(
+            sentence.contains("(it is 1e300)") && sentence.contains("(it is 1e200)"),
+            "{sentence}"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use lsoftmax_data::{DataError, ImagesError, LoaderError};
 
 use crate::evaluate::EvaluateError;
 use crate::model::ModelError;
+use crate::number_text::{decimals_text, number_text};
 use crate::recipe::RecipeError;
 use crate::run::RunError;
 
@@ -45,7 +46,9 @@ pub enum TrainError {
     Divergence(#[from] Divergence),
     /// Training diverged again after the last permitted rollback.
     #[error(
-        "training diverged at step {step}, and {rollbacks} rollbacks to an earlier checkpoint with λ up to {lambda:.3} did not help; lower the learning rate (it is {rate})"
+        "training diverged at step {step}, and {rollbacks} rollbacks to an earlier checkpoint with λ up to {} did not help; lower the learning rate (it is {})",
+        decimals_text(*lambda, 3),
+        number_text(*rate)
     )]
     RollbacksExhausted {
         /// The step.

@@ -105,9 +105,10 @@ impl Journal {
     }
 
     /// Truncates the log to its first `length` bytes, as it was at a checkpoint with these pending steps.
-    pub fn rewind(&mut self, length: u64, pending: PendingSteps) -> Result<(), RunError> {
+    /// Returns whether all of them were there.
+    pub fn rewind(&mut self, length: u64, pending: PendingSteps) -> Result<bool, RunError> {
         self.pending = pending;
-        self.metrics.truncate(length)
+        Ok(self.metrics.truncate(length)? == length)
     }
 
     /// Syncs the log to disk and returns its length.

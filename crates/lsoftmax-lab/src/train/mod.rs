@@ -9,7 +9,9 @@
 //! | `start` | starting and resuming a run, and its outcome |
 //! | `data` | the images, split |
 //! | `trainer` | the loop and the checkpoint |
+//! | `evaluations` | the evaluations of held-out and test images |
 //! | `journal` | the log, the event files, the observer |
+//! | `phase` | the progress of reading and evaluating, and stopping them |
 //! | `auto_lambda` | λ by how well the margin is satisfied |
 //! | `rate` | the learning-rate schedule and its state |
 //! | `divergence`, `recovery` | detecting divergence, and rolling back |
@@ -20,7 +22,9 @@ mod auto_lambda;
 mod data;
 mod divergence;
 mod error;
+mod evaluations;
 mod journal;
+mod phase;
 mod rate;
 mod recovery;
 mod start;
@@ -28,6 +32,7 @@ mod trainer;
 
 pub use divergence::{Divergence, Settings};
 pub use error::TrainError;
+pub use phase::Phase;
 pub use start::{Event, Options, RunOutcome, RunSummary, resume, start};
 
 pub use crate::recipe::OnDivergence;

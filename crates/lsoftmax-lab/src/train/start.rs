@@ -6,18 +6,19 @@ use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
 use lsoftmax::{EngineError, Margin, Precision};
-use lsoftmax_data::{DataDir, DataSource};
+use lsoftmax_data::{DataDir, DataSource, is_among_images, shell_word};
 use serde::{Deserialize, Serialize};
 
-use super::TrainError;
 use super::data::TrainingData;
 use super::trainer::{Trainer, TrainerState};
+use super::{Phase, TrainError};
 use crate::compute::Compute;
 use crate::evaluate::Evaluation;
 use crate::model_file;
 use crate::recipe::{OnDivergence, Recipe};
 use crate::run::{
-    Checkpoint, ENVIRONMENT, Environment, METRICS, Metric, RECIPE, RunDirectory, SUMMARY, read_json,
+    Checkpoint, ENVIRONMENT, Environment, METRICS, Metric, RECIPE, RunDirectory, RunError, SUMMARY,
+    read_json,
 };
 
 /// Options of a run that are not part of the recipe.
@@ -34,8 +35,10 @@ pub struct Options {
     pub on_divergence: Option<OnDivergence>,
     /// Whether to write event files for TensorBoard. A run that already has some always writes them.
     pub tensorboard: bool,
-    /// When set, the run ends after the current step.
+    /// When set, the run ends after the current step or batch of an evaluation.
     pub stop: Arc<AtomicBool>,
+    /// Where the images of a resumed run are now, if they were moved. They must be the same images.
+    pub moved_data: Option<DataSource>,
 }
 
 impl Options {
@@ -48,6 +51,7 @@ impl Options {
             on_divergence: None,
             tensorboard: false,
             stop: Arc::default(),
+            moved_data: None,
         }
     }
 
@@ -69,6 +73,15 @@ pub enum Event<'a> {
         /// Warnings for the user.
         notes: &'a [String],
     },
+    /// Images are read or evaluated, between steps.
+    Progress {
+        /// What is done with them.
+        phase: Phase,
+        /// The number of images done.
+        done: usize,
+        /// The number of all these images.
+        total: usize,
+    },
     /// A step was taken.
     Stepped {
         /// Steps done.
@@ -88,7 +101,7 @@ pub enum Event<'a> {
 pub enum RunOutcome {
     /// All steps were taken.
     Done(Box<RunSummary>),
-    /// It was interrupted and can be resumed.
+    /// It was interrupted and can be resumed; one that was interrupted before it began left nothing.
     Interrupted {
         /// Steps done.
         step: u64,
@@ -133,7 +146,17 @@ pub fn start(
     observe: &mut dyn FnMut(Event<'_>),
 ) -> Result<RunOutcome, TrainError> {
     let compute = options.compute(recipe.precision)?;
-    let data = TrainingData::read(&recipe, &options.data)?;
+    if let DataSource::Folder(folder) = &recipe.data
+        && is_among_images(folder, out)
+    {
+        return Err(TrainError::Fit(format!(
+            "{} would be read as images of {}; choose another --out",
+            out.display(),
+            folder.display()
+        )));
+    }
+    let data = TrainingData::read(&recipe, recipe.data.hold_out(), options, observe)?;
+    let Some(data) = data else { return Ok(RunOutcome::Interrupted { step: 0 }) };
     let run = RunDirectory::create(out)?;
     let mut recipe = recipe;
     // So that the run can be resumed from any working directory.
@@ -146,7 +169,7 @@ pub fn start(
 /// Resumes a run.
 ///
 /// # Errors
-/// When there is no run, its files are corrupt, or training diverges.
+/// When there is no run, its checkpoints are corrupt, its images have changed, or training diverges.
 pub fn resume(
     out: &Path,
     options: &Options,
@@ -157,22 +180,59 @@ pub fn resume(
     if [SUMMARY, model_file::DESCRIPTION, model_file::WEIGHTS].into_iter().all(has) {
         return Ok(RunOutcome::Done(Box::new(read_json(&run.file(SUMMARY))?)));
     }
-    let recipe = Recipe::from_file(&run.file(RECIPE))?;
+    let mut recipe = Recipe::from_file(&run.file(RECIPE))?;
+    if let Some(place) = &options.moved_data {
+        recipe.data = place.clone().absolute();
+    }
     let compute = options.compute(recipe.precision)?;
-    let data = TrainingData::read(&recipe, &options.data)?;
     let (checkpoint, mut notes) = newest(&run, None)?;
     if checkpoint.is_none() && has(METRICS) {
         notes.push("there is no checkpoint yet: the run starts over".into());
     }
-    let started: Environment = read_json(&run.file(ENVIRONMENT))?;
-    let here = Environment::current(&compute);
-    if started.path != here.path {
-        notes.push(format!(
+    notes.extend(environment_note(&run, &Environment::current(&compute))?);
+    let (step, hold_out) = match &checkpoint {
+        Some(checkpoint) => (checkpoint.step, checkpoint.state.hold_out),
+        None => (0, recipe.data.hold_out()),
+    };
+    require_folder(&recipe.data, out)?;
+    let Some(data) = TrainingData::read(&recipe, hold_out, options, observe)? else {
+        return Ok(RunOutcome::Interrupted { step });
+    };
+    let trainer = Trainer::new(recipe, run, data, compute, options, checkpoint)?;
+    if options.moved_data.is_some() {
+        trainer.write_recipe()?;
+    }
+    trainer.run(notes, observe)
+}
+
+/// A warning if the run started on another kernel path than `here`. Where it started is not known if
+/// its file was lost or damaged, which is then written anew.
+fn environment_note(run: &RunDirectory, here: &Environment) -> Result<Option<String>, RunError> {
+    let started: Environment = match read_json(&run.file(ENVIRONMENT)) {
+        Ok(started) => started,
+        Err(error) => {
+            run.write_json(ENVIRONMENT, here)?;
+            return Ok(Some(format!("{error}; it is written anew, for this machine")));
+        }
+    };
+    Ok((started.path != here.path).then(|| {
+        format!(
             "the run started on kernel path {} and resumes on {}: its results will differ in the last bits from a run on either alone",
             started.path, here.path
-        ));
+        )
+    }))
+}
+
+/// Fails if the images of a run are a folder that no longer exists.
+fn require_folder(source: &DataSource, run: &Path) -> Result<(), TrainError> {
+    match source {
+        DataSource::Folder(folder) if !folder.exists() => Err(TrainError::Resume(format!(
+            "{}: the images of the run are not there; if they were moved, use `lsoftmax train --resume {} --data FOLDER`",
+            folder.display(),
+            shell_word(run)
+        ))),
+        _ => Ok(()),
     }
-    Trainer::new(recipe, run, data, compute, options, checkpoint)?.run(notes, observe)
 }
 
 /// The newest valid checkpoint, before a step if one is given, and a warning about each newer one that

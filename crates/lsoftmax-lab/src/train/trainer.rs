@@ -1,18 +1,19 @@
 //! The training loop, with logging, evaluation and checkpoints.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use burn::module::Module;
 use burn::store::ModuleRecord;
 use burn::tensor::Bytes;
-use lsoftmax_data::Prefetch;
+use lsoftmax_data::{HoldOut, Prefetch};
 use lsoftmax_nn::NetworkConfig;
 use serde::{Deserialize, Serialize};
 
 use super::auto_lambda::AutoLambda;
 use super::data::TrainingData;
-use super::divergence::{Divergence, Settings, check_evaluation, check_norm};
+use super::divergence::{Divergence, Settings, check_norm};
 use super::journal::{Journal, Observer, PendingSteps};
 use super::rate::{Rate, RateState};
 use super::recovery::{self, RollbackTarget};
@@ -20,13 +21,15 @@ use super::start::newest;
 use super::{Event, Options, RunOutcome, RunSummary, TrainError};
 use crate::batch::LabelledImages;
 use crate::compute::Compute;
-use crate::evaluate::{Evaluation, evaluate};
+use crate::evaluate::{EvaluateError, Evaluation};
 use crate::learner::{Learner, StepError, StepSettings};
 use crate::model::{Classifier, ModelError};
 use crate::model_file::{self, ModelDescription};
 use crate::recipe::{Lambda, Recipe};
-use crate::run::{Checkpoint, Environment, Metric, Rollback, RunDirectory, SUMMARY, TEST, prune};
-use crate::test_details::evaluate_with_details;
+use crate::run::{
+    Checkpoint, Environment, METRICS, Metric, Rollback, RunDirectory, RunError, SUMMARY, TEST,
+    prune,
+};
 
 /// Threads that prefetch batches. One makes many times what any CPU trains on.
 const LOADER_THREADS: usize = 1;
@@ -39,11 +42,17 @@ pub(super) struct TrainerState {
     classes: usize,
     /// The digest of the training data.
     data: String,
+    /// How images were held out; as before there was a choice if this is missing.
+    #[serde(default)]
+    pub hold_out: HoldOut,
     /// The recipe as TOML.
     recipe: String,
     rate: RateState,
     #[serde(default)]
     auto_lambda: AutoLambda,
+    /// Whether the evaluations of this step were interrupted, and are still to be made.
+    #[serde(default)]
+    evaluation_due: bool,
     #[serde(rename = "returns")]
     rollbacks: Vec<Rollback>,
     /// The length of the log in bytes.
@@ -54,20 +63,26 @@ pub(super) struct TrainerState {
 }
 
 pub(super) struct Trainer<'a> {
-    recipe: Recipe,
+    pub(super) recipe: Recipe,
     network: NetworkConfig,
     run: RunDirectory,
-    data: TrainingData,
+    pub(super) data: TrainingData,
     compute: Compute,
-    options: &'a Options,
-    learner: Learner,
-    journal: Journal,
-    step: u64,
-    rate: RateState,
+    pub(super) options: &'a Options,
+    pub(super) learner: Learner,
+    pub(super) journal: Journal,
+    pub(super) step: u64,
+    pub(super) rate: RateState,
     /// Follows the metrics if the recipe's λ is automatic.
     auto_lambda: AutoLambda,
+    /// Whether the evaluations of the current step are still to be made.
+    evaluation_due: bool,
+    /// The last evaluation on the held-out images, and its step.
+    pub(super) validated: Option<(u64, Evaluation)>,
     rollbacks: Vec<Rollback>,
     seconds: f64,
+    /// Warnings for the user.
+    notes: Vec<String>,
 }
 
 impl<'a> Trainer<'a> {
@@ -94,54 +109,73 @@ impl<'a> Trainer<'a> {
             step: 0,
             rate: RateState::default(),
             auto_lambda: AutoLambda::default(),
+            evaluation_due: false,
+            validated: None,
             rollbacks: Vec::new(),
             seconds: 0.0,
+            notes: Vec::new(),
         };
         match checkpoint {
             Some(checkpoint) => trainer.load(checkpoint)?,
-            None => trainer.journal.rewind(0, PendingSteps::default())?,
+            None => trainer.clear_log()?,
         }
         Ok(trainer)
+    }
+
+    /// Writes the recipe again, after a change that the checkpoint permits.
+    pub fn write_recipe(&self) -> Result<(), RunError> {
+        self.run.write_recipe(&self.recipe.to_toml())
     }
 
     /// Trains to the end, or until it is interrupted.
     pub fn run(
         mut self,
-        notes: Vec<String>,
+        mut notes: Vec<String>,
         observe: &mut Observer<'_>,
     ) -> Result<RunOutcome, TrainError> {
         let (step, steps) = (self.step, self.recipe.steps);
+        notes.append(&mut self.notes);
         self.journal.open_tensorboard(&self.run, step, self.options.tensorboard)?;
         observe(Event::Started { step, steps, notes: &notes });
         loop {
             match self.train(observe) {
-                Ok(true) => return self.finish(),
-                Ok(false) => return Ok(RunOutcome::Interrupted { step: self.step }),
+                Ok(ControlFlow::Continue(())) => return self.finish(observe),
+                Ok(ControlFlow::Break(())) => {
+                    return Ok(RunOutcome::Interrupted { step: self.step });
+                }
                 Err(TrainError::Divergence(reason)) => self.roll_back(reason, observe)?,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Takes the remaining steps. Returns `false` if it was interrupted.
-    fn train(&mut self, observe: &mut Observer<'_>) -> Result<bool, TrainError> {
+    /// Takes the remaining steps. Breaks if it was interrupted.
+    fn train(&mut self, observe: &mut Observer<'_>) -> Result<ControlFlow<()>, TrainError> {
         let steps = self.recipe.steps;
         let accumulate = self.recipe.accumulate;
         let batches = self.step.saturating_mul(accumulate)..steps.saturating_mul(accumulate);
         let mut batches = self.data.loader.prefetch(batches, LOADER_THREADS);
         let started = (Instant::now(), self.seconds);
+        if self.evaluation_due {
+            let settings = self.settings(self.next_settings());
+            if self.end_step(settings, observe)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
         self.journal.restart_clock();
         while self.step < steps && !self.schedule().is_done() {
             if self.options.stop.load(Ordering::Relaxed) {
                 self.checkpoint(observe)?;
-                return Ok(false);
+                return Ok(ControlFlow::Break(()));
             }
             let taken = self.take_step(&mut batches)?;
             self.seconds = started.1 + started.0.elapsed().as_secs_f64();
             observe(Event::Stepped { step: self.step });
-            self.after_step(taken, observe)?;
+            if self.after_step(taken, observe)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-        Ok(true)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Takes one step with its λ and learning rate.
@@ -171,41 +205,54 @@ impl<'a> Trainer<'a> {
         Ok(taken)
     }
 
-    /// Logs, evaluates and writes a checkpoint if due.
+    /// Logs, evaluates and writes a checkpoint if due. Breaks if an evaluation was interrupted.
     fn after_step(
         &mut self,
         taken: StepSettings,
         observe: &mut Observer<'_>,
-    ) -> Result<(), TrainError> {
-        let settings = self.settings(taken);
-        let (step, steps) = (self.step, self.recipe.steps);
-        let due = |every: u64| step.is_multiple_of(every) || step == steps;
-        let (log, validate) = (due(self.recipe.log_every), due(self.recipe.evaluate_every));
+    ) -> Result<ControlFlow<()>, TrainError> {
+        let log = self.is_due(self.recipe.log_every);
+        self.evaluation_due = self.is_due(self.recipe.evaluate_every);
+        let pause = log || self.evaluation_due;
         if log {
-            self.journal.log_training(step, taken, observe)?;
+            self.journal.log_training(self.step, taken, observe)?;
         }
-        if validate && let Some(found) = self.validate()? {
-            check_evaluation((step, steps), &found, self.data.classes, settings)?;
-            let metric = Metric::Validation { step, loss: found.loss, error: found.error };
-            self.journal.log(&metric, observe)?;
-            let mut schedule = self.schedule();
-            schedule.record_evaluation(found.loss);
-            self.rate = schedule.state;
-        }
-        if validate && let Some(found) = self.test_for_curve()? {
-            let metric = Metric::Test { step, loss: found.loss, error: found.error };
-            self.journal.log(&metric, observe)?;
-        }
-        if due(self.recipe.checkpoint_every) || self.schedule().is_done() {
-            self.checkpoint(observe)?;
-        }
-        if log || validate {
+        let ended = self.end_step(self.settings(taken), observe)?;
+        if pause {
             self.journal.restart_clock();
         }
-        Ok(())
+        Ok(ended)
     }
 
-    fn schedule(&self) -> Rate<'_> {
+    /// Evaluates and writes a checkpoint if due. Breaks if an evaluation was interrupted; the checkpoint
+    /// then says that it is still due.
+    fn end_step(
+        &mut self,
+        settings: Settings,
+        observe: &mut Observer<'_>,
+    ) -> Result<ControlFlow<()>, TrainError> {
+        if self.evaluation_due {
+            match self.evaluate(settings, observe) {
+                Err(TrainError::Evaluate(EvaluateError::Interrupted)) => {
+                    self.checkpoint(observe)?;
+                    return Ok(ControlFlow::Break(()));
+                }
+                evaluated => evaluated?,
+            }
+            self.evaluation_due = false;
+        }
+        if self.is_due(self.recipe.checkpoint_every) || self.schedule().is_done() {
+            self.checkpoint(observe)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Whether something is due that happens every so many steps, and after the last.
+    fn is_due(&self, every: u64) -> bool {
+        self.step.is_multiple_of(every) || self.step == self.recipe.steps
+    }
+
+    pub(super) fn schedule(&self) -> Rate<'_> {
         Rate::new(&self.recipe.learning_rate, self.rate)
     }
 
@@ -234,23 +281,6 @@ impl<'a> Trainer<'a> {
         Err(Divergence::NotFinite { step: self.step, what, settings })
     }
 
-    fn validate(&self) -> Result<Option<Evaluation>, TrainError> {
-        let Some(images) = &self.data.validation else { return Ok(None) };
-        let model = self.learner.model().clone().valid();
-        Ok(Some(evaluate(&model, images, self.data.loader.mean())?))
-    }
-
-    /// The evaluation on the test images, if the recipe asks for their curve. Nothing depends on it: a
-    /// loss that is not finite is left out of the log, and detected elsewhere.
-    fn test_for_curve(&self) -> Result<Option<Evaluation>, TrainError> {
-        let Some(images) = self.data.test.as_ref().filter(|_| self.recipe.test_curve) else {
-            return Ok(None);
-        };
-        let model = self.learner.model().clone().valid();
-        let found = evaluate(&model, images, self.data.loader.mean())?;
-        Ok(Some(found).filter(|found| found.loss.is_finite()))
-    }
-
     /// Writes a checkpoint, if the weights are finite.
     fn checkpoint(&mut self, observe: &mut Observer<'_>) -> Result<(), TrainError> {
         self.check_weights()?;
@@ -258,9 +288,11 @@ impl<'a> Trainer<'a> {
             network: self.network.clone(),
             classes: self.data.classes,
             data: self.data.digest.clone(),
+            hold_out: self.data.hold_out,
             recipe: self.recipe.to_toml(),
             rate: self.rate,
             auto_lambda: self.auto_lambda,
+            evaluation_due: self.evaluation_due,
             rollbacks: self.rollbacks.clone(),
             log: self.journal.sync()?,
             pending: self.journal.pending,
@@ -291,10 +323,11 @@ impl<'a> Trainer<'a> {
                 self.recipe.data
             )));
         }
-        // By value: a key that an older version of the program did not write has its default.
-        if Recipe::from_toml(&state.recipe, "the checkpoint's recipe").ok().as_ref()
-            != Some(&self.recipe)
-        {
+        // By value: a key that an older version of the program did not write has its default. The digest
+        // shows that the images are the same, wherever they are.
+        let kept = Recipe::from_toml(&state.recipe, "the checkpoint's recipe").ok();
+        let kept = kept.map(|kept| Recipe { data: self.recipe.data.clone(), ..kept });
+        if kept.as_ref() != Some(&self.recipe) {
             return Err(TrainError::Resume(format!(
                 "the recipe in {run} is not the one that the run started with; restore that, or start a new run with another --out"
             )));
@@ -310,9 +343,14 @@ impl<'a> Trainer<'a> {
         let model = model.map_err(|error| incompatible(error.to_string()))?;
         self.learner =
             learner(&self.recipe, model).with_optimiser_record(optimiser).map_err(incompatible)?;
-        self.journal.rewind(state.log, state.pending)?;
+        if !self.journal.rewind(state.log, state.pending)? {
+            self.notes.push(format!(
+                "{METRICS} has lost some of the lines before step {step}; the run continues without them"
+            ));
+        }
         self.step = step;
         (self.rate, self.auto_lambda) = (state.rate, state.auto_lambda);
+        (self.evaluation_due, self.validated) = (state.evaluation_due, None);
         (self.rollbacks, self.seconds) = (state.rollbacks, state.seconds);
         Ok(())
     }
@@ -326,7 +364,7 @@ impl<'a> Trainer<'a> {
         let (from, next) = (self.step, self.next_settings());
         let settings = self.settings(next);
         let on_divergence = self.options.on_divergence.unwrap_or(self.recipe.on_divergence);
-        let sentence = reason.to_string();
+        let finding = reason.finding();
         let target = recovery::target(reason, from, settings, on_divergence, &self.rollbacks)?;
         let (earlier, seconds) = (std::mem::take(&mut self.rollbacks), self.seconds);
         let checkpoint = match target {
@@ -338,9 +376,10 @@ impl<'a> Trainer<'a> {
             Some(checkpoint) => self.load(checkpoint)?,
             None => {
                 self.learner = learner(&self.recipe, self.fresh_model()?);
-                self.journal.rewind(0, PendingSteps::default())?;
+                self.clear_log()?;
                 (self.step, self.rate) = (0, RateState::default());
                 self.auto_lambda = AutoLambda::default();
+                (self.evaluation_due, self.validated) = (false, None);
             }
         }
         // The log was truncated, and with it the rollbacks since the checkpoint.
@@ -349,11 +388,16 @@ impl<'a> Trainer<'a> {
         }
         // The time of the steps that are undone counts, too.
         (self.rollbacks, self.seconds) = (earlier, seconds);
-        let rollback = recovery::rollback(from, self.step, next.lambda, sentence);
+        let rollback = recovery::rollback(from, self.step, next.lambda, finding);
         self.journal.log(&Metric::Rollback(rollback.clone()), observe)?;
         self.rollbacks.push(rollback);
         // So that the rollback is not lost if the run is resumed.
         self.checkpoint(&mut |_| {})
+    }
+
+    /// Removes all lines from the log, for a run from its first step.
+    fn clear_log(&mut self) -> Result<(), RunError> {
+        self.journal.rewind(0, PendingSteps::default()).map(|_| ())
     }
 
     fn fresh_model(&self) -> Result<Classifier, TrainError> {
@@ -362,14 +406,15 @@ impl<'a> Trainer<'a> {
     }
 
     /// Evaluates the model and writes the model, the details of the test images and the summary.
-    fn finish(self) -> Result<RunOutcome, TrainError> {
-        let validation = self.validate()?;
+    fn finish(self, observe: &mut Observer<'_>) -> Result<RunOutcome, TrainError> {
+        let (validation, test) = match self.final_evaluations(observe) {
+            Err(TrainError::Evaluate(EvaluateError::Interrupted)) => {
+                return Ok(RunOutcome::Interrupted { step: self.step });
+            }
+            found => found?,
+        };
         let model = self.learner.model().clone().valid();
         let mean = self.data.loader.mean();
-        let test = match &self.data.test {
-            Some(images) => Some(evaluate_with_details(&model, images, mean)?),
-            None => None,
-        };
         let Recipe { name, data, margin, seed, batch, .. } = self.recipe;
         let description = ModelDescription {
             version: model_file::VERSION,
@@ -377,6 +422,8 @@ impl<'a> Trainer<'a> {
             data: data.clone(),
             seed,
             digest: self.data.digest,
+            hold_out: self.data.hold_out,
+            weights_sha256: None,
             network: self.network,
             class_names: self.data.class_names,
             classes: self.data.classes,

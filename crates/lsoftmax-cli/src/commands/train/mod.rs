@@ -5,6 +5,7 @@ mod recipe;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use lsoftmax_data::{DataDir, shell_word};
 use lsoftmax_lab::recipe::{Expected, OnDivergence, Recipe};
 use lsoftmax_lab::run::RECIPE;
 use lsoftmax_lab::train::{self, Event, Options, RunOutcome, RunSummary};
@@ -24,6 +25,7 @@ Examples:
   lsoftmax train cifar10 --margin 3 --seed 7 --steps 6000
   lsoftmax train --data my-photos/                      one directory of images per class
   lsoftmax train --resume runs/mnist                    continues where it stopped
+  lsoftmax train --resume runs/my-photos-m4-s1 --data moved/my-photos/
 
 With other --steps than the recipe's, its learning rate and λ schedules are stretched to fit.";
 
@@ -34,8 +36,8 @@ pub struct TrainCommand {
     /// List the recipes
     #[arg(long, conflicts_with_all = ["recipe", "resume"])]
     list: bool,
-    /// Resume the run in this directory
-    #[arg(long, value_name = "RUN", conflicts_with_all = RecipeArguments::ids(), conflicts_with = "out")]
+    /// Resume the run in this directory; --data says where its images are now, if they were moved
+    #[arg(long, value_name = "RUN", conflicts_with_all = RecipeArguments::fixed_ids(), conflicts_with = "out")]
     resume: Option<PathBuf>,
     /// The directory of the run [default: runs/RECIPE-mM-sSEED]
     #[arg(long, value_name = "RUN")]
@@ -67,6 +69,7 @@ impl TrainCommand {
             on_divergence: self.on_divergence,
             tensorboard: self.tensorboard,
             stop: stop_flag()?,
+            moved_data: self.resume.as_ref().and(self.recipe.data.clone()),
             ..Options::new(self.data_dir.clone().find()?)
         };
         let mut progress = TrainingProgress::new();
@@ -85,9 +88,9 @@ impl TrainCommand {
         };
         progress.finish();
         match ended? {
-            RunOutcome::Interrupted { step } => Err(interrupted(step, &out, &self.data_dir)),
+            RunOutcome::Interrupted { step } => Err(interrupted(step, &out, &options.data)),
             RunOutcome::Done(summary) => {
-                self.output.render(&*summary, |summary| text(summary, &out))
+                self.output.render(&*summary, |summary| text(summary, &out, &options.data))
             }
         }
     }
@@ -97,11 +100,11 @@ fn default_out(Recipe { name, margin, seed, .. }: &Recipe) -> PathBuf {
     PathBuf::from(format!("runs/{name}-m{margin}-s{seed}"))
 }
 
-fn interrupted(step: u64, out: &Path, data_dir: &DataDirArgument) -> Failure {
-    let mut command = format!("lsoftmax train --resume {}", out.display());
-    if let Some(path) = &data_dir.data_dir {
-        command.push_str(&format!(" --data-dir {}", path.display()));
+fn interrupted(step: u64, out: &Path, data: &DataDir) -> Failure {
+    if !out.join(RECIPE).is_file() {
+        return Failure::interrupted("stopped before the first step; nothing was written");
     }
+    let command = format!("lsoftmax train --resume {}{}", shell_word(out), data.option());
     Failure::interrupted(format!("stopped after step {step}; resume with `{command}`"))
 }
 
@@ -115,7 +118,7 @@ fn list(output: &OutputArguments) -> Result<String, Failure> {
     output.render(&recipes, |recipes| recipes.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
-fn text(summary: &RunSummary, out: &Path) -> String {
+fn text(summary: &RunSummary, out: &Path, data: &DataDir) -> String {
     let RunSummary { recipe, margin, steps, seconds, .. } = summary;
     let mut lines = vec![format!("{recipe}, m = {margin}: {steps} steps in {seconds:.0} s")];
     if let Some(found) = summary.validation {
@@ -133,9 +136,10 @@ fn text(summary: &RunSummary, out: &Path) -> String {
             "the paper: {test_error:.2} % wrong (a run within {tolerance} of it counts as reproduced)"
         ));
     }
-    let out = out.display();
+    let (word, option) = (shell_word(out), data.option());
     lines.push(format!(
-        "{out} has the model; next: `lsoftmax eval {out}`, `lsoftmax predict {out} IMAGE`"
+        "{} has the model; next: `lsoftmax eval {word}{option}`, `lsoftmax predict {word} IMAGE`",
+        out.display()
     ));
     lines.join("\n")
 }

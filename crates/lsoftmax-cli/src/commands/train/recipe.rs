@@ -8,10 +8,10 @@ use lsoftmax_data::{DataDir, DataSource};
 use lsoftmax_lab::recipe::{Lambda, OnDivergence, Recipe};
 
 use crate::failure::Failure;
-use crate::value_parsers::{lambda_of_run, margin, precision};
+use crate::value_parsers::{count, lambda_of_run, margin, precision, size, whole_number};
 
 // The arguments that choose or change a recipe. A resumed run keeps its own: `--resume` conflicts
-// with every argument that is added here.
+// with every argument that is added here. Only its images may have been moved: `--data`.
 #[derive(Debug, Args)]
 pub struct RecipeArguments {
     /// A recipe: mnist, mnist-2d, cifar10, … (`lsoftmax train --list`), or the path of a .toml file
@@ -19,7 +19,7 @@ pub struct RecipeArguments {
     recipe: Option<String>,
     /// Other data than the recipe's: a data set, or a folder with one directory of images per class
     #[arg(long, value_name = "DATA")]
-    data: Option<DataSource>,
+    pub data: Option<DataSource>,
     /// The recipe's variant that takes a minute or two
     #[arg(long)]
     quick: bool,
@@ -30,28 +30,28 @@ pub struct RecipeArguments {
     #[arg(long, value_name = "λ", value_parser = lambda_of_run, allow_negative_numbers = true)]
     lambda: Option<Lambda>,
     /// The seed of initial weights, order and augmentation
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_parser = whole_number, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Steps; the schedules are stretched to fit
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = count, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// Do not stretch the schedules to --steps
     #[arg(long, requires = "steps")]
     keep_schedules: bool,
     /// Images per batch
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size, allow_negative_numbers = true)]
     batch: Option<usize>,
     /// Batches per step, whose gradients are averaged; steps and schedules count optimiser steps
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole_number, allow_negative_numbers = true)]
     accumulate: Option<u64>,
     /// Scale the gradients of a step down to this norm if theirs is larger
     #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
     clip_norm: Option<f64>,
     /// Training images held out for validation; 0 trains on all of them
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size, allow_negative_numbers = true)]
     validation: Option<usize>,
     /// The initial learning rate
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     learning_rate: Option<f64>,
     /// The precision of products; sums, weights and statistics are always f32
     #[arg(long, value_parser = precision())]
@@ -59,11 +59,13 @@ pub struct RecipeArguments {
 }
 
 impl RecipeArguments {
-    /// The ids of all these arguments. clap reports a conflict with their group as one with every
-    /// argument of the group, and a conflict with these as one with those that were given.
-    pub fn ids() -> Vec<Id> {
+    /// The ids of the arguments that a resumed run does not have. clap reports a conflict with their
+    /// group as one with every argument of the group, and a conflict with these as one with those that
+    /// were given.
+    pub fn fixed_ids() -> Vec<Id> {
         let command = Self::augment_args(clap::Command::new("recipe"));
-        command.get_arguments().map(|argument| argument.get_id().clone()).collect()
+        let ids = command.get_arguments().map(|argument| argument.get_id().clone());
+        ids.filter(|id| id != "data").collect()
     }
 
     /// The recipe that was chosen, with the changes that were asked for.

@@ -1,0 +1,29 @@
+//! Numbers in messages.
+
+/// From here on, and below its inverse, a number has an exponent.
+const LARGE: f64 = 1e9;
+
+fn needs_exponent(value: f64) -> bool {
+    value != 0.0 && !(1.0 / LARGE..LARGE).contains(&value.abs())
+}
+
+/// A number in full, or with an exponent if it is very large or small.
+///
+/// ```
+/// use lsoftmax_lab::number_text::number_text;
+/// assert_eq!([0.05, 5e7, 1e300].map(number_text), ["0.05", "50000000", "1e300"]);
+/// ```
+pub fn number_text(value: f64) -> String {
+    if needs_exponent(value) { format!("{value:e}") } else { value.to_string() }
+}
+
+/// A number with so many decimals, or with an exponent if it is very large.
+///
+/// ```
+/// use lsoftmax_lab::number_text::decimals_text;
+/// assert_eq!(decimals_text(0.12345, 3), "0.123");
+/// assert_eq!(decimals_text(1.5e200, 3), "1.5e200");
+/// ```
+pub fn decimals_text(value: f64, decimals: usize) -> String {
+    if value.abs() >= LARGE { format!("{value:e}") } else { format!("{value:.decimals$}") }
+}

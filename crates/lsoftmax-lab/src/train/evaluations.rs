@@ -1,0 +1,94 @@
+//! The evaluations of a run: of the held-out images as it goes, of the test images at its end.
+
+use std::ops::ControlFlow;
+
+use burn::module::Module;
+use lsoftmax_data::Images;
+
+use super::divergence::{Settings, check_evaluation};
+use super::journal::Observer;
+use super::trainer::Trainer;
+use super::{Phase, TrainError};
+use crate::evaluate::{Evaluation, evaluate_watched};
+use crate::run::Metric;
+use crate::test_details::{TestDetails, evaluate_with_details};
+
+/// The results on the held-out images and on the test images.
+type FinalEvaluations = (Option<Evaluation>, Option<(Evaluation, TestDetails)>);
+
+impl Trainer<'_> {
+    /// Evaluates the held-out images, and the test images if the recipe asks for their curve. Nothing is
+    /// logged until both are done, so that they can be interrupted and made again.
+    pub(super) fn evaluate(
+        &mut self,
+        settings: Settings,
+        observe: &mut Observer<'_>,
+    ) -> Result<(), TrainError> {
+        let (step, steps) = (self.step, self.recipe.steps);
+        let validation = self.validate(observe)?;
+        if let Some(found) = &validation {
+            check_evaluation((step, steps), found, self.data.classes, settings)?;
+        }
+        let test = self.test_for_curve(observe)?;
+        if let Some(found) = validation {
+            let metric = Metric::Validation { step, loss: found.loss, error: found.error };
+            self.journal.log(&metric, observe)?;
+            let mut schedule = self.schedule();
+            schedule.record_evaluation(found.loss);
+            self.rate = schedule.state;
+            self.validated = Some((step, found));
+        }
+        if let Some(found) = test {
+            let metric = Metric::Test { step, loss: found.loss, error: found.error };
+            self.journal.log(&metric, observe)?;
+        }
+        Ok(())
+    }
+
+    /// The evaluations of the finished model; that on the held-out images has usually just been made.
+    pub(super) fn final_evaluations(
+        &self,
+        observe: &mut Observer<'_>,
+    ) -> Result<FinalEvaluations, TrainError> {
+        let validation = match self.validated {
+            Some((step, found)) if step == self.step => Some(found),
+            _ => self.validate(observe)?,
+        };
+        let Some(images) = &self.data.test else { return Ok((validation, None)) };
+        let model = self.learner.model().clone().valid();
+        let (mean, mut watch) = (self.data.loader.mean(), self.watch(Phase::Test, images, observe));
+        let test = evaluate_with_details(&model, images, mean, &mut watch)?;
+        Ok((validation, Some(test)))
+    }
+
+    fn validate(&self, observe: &mut Observer<'_>) -> Result<Option<Evaluation>, TrainError> {
+        let Some(images) = &self.data.validation else { return Ok(None) };
+        let model = self.learner.model().clone().valid();
+        let (mean, mut watch) =
+            (self.data.loader.mean(), self.watch(Phase::Validation, images, observe));
+        Ok(Some(evaluate_watched(&model, images, mean, &mut watch)?))
+    }
+
+    /// The evaluation on the test images, if the recipe asks for their curve. Nothing depends on it: a
+    /// loss that is not finite is left out of the log, and detected elsewhere.
+    fn test_for_curve(&self, observe: &mut Observer<'_>) -> Result<Option<Evaluation>, TrainError> {
+        let Some(images) = self.data.test.as_ref().filter(|_| self.recipe.test_curve) else {
+            return Ok(None);
+        };
+        let model = self.learner.model().clone().valid();
+        let (mean, mut watch) = (self.data.loader.mean(), self.watch(Phase::Test, images, observe));
+        let found = evaluate_watched(&model, images, mean, &mut watch)?;
+        Ok(Some(found).filter(|found| found.loss.is_finite()))
+    }
+
+    /// Reports the progress of an evaluation, and stops it with the run.
+    fn watch(
+        &self,
+        phase: Phase,
+        images: &Images,
+        observe: &mut Observer<'_>,
+    ) -> impl FnMut(usize) -> ControlFlow<()> {
+        let (total, stop) = (images.len(), &self.options.stop);
+        move |done| phase.report((done, total), stop, observe)
+    }
+}
