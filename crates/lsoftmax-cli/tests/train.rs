@@ -148,6 +148,27 @@ fn a_run_stopped_by_a_signal_can_be_resumed() {
     }
 }
 
+/// The 10,000 test images are many batches, after the last step.
+#[test]
+fn a_signal_stops_the_evaluation_of_the_test_images() {
+    let (directory, run) = temporary_run();
+    let mut child = train(&[&recipe(directory.path(), TINY), "--out", &text_of(&run)])
+        .spawn()
+        .expect("the program starts");
+    let mut listener = Listener::new(&mut child);
+    listener.wait_for("step 120: held out");
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+    let stderr = listener.rest();
+    let output = Output { stderr: stderr.into(), ..child.wait_with_output().expect("an end") };
+    let (code, sentence) = ended(&output);
+    assert_eq!((code, output.stdout.len()), (Some(130), 0), "{sentence}");
+    assert_says(&sentence, &["stopped after step 120", "--resume"]);
+    assert!(!run.join("test.json").exists() && !run.join("model.json").exists());
+    done(resume(&run));
+    assert_as_undisturbed(&run);
+}
+
 /// As with `nohup`, and as a shell starts background jobs.
 #[test]
 fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
