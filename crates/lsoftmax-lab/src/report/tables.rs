@@ -47,7 +47,7 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
     } else {
         ["held-out error, %", "test error, %", "training accuracy, %"]
     });
-    head.extend(["vs softmax", "p"]);
+    head.extend([if has_paper { "vs softmax" } else { "held out vs softmax" }, "p"]);
     let mut table = ResultTable {
         title: experiment.title.into(),
         head: head.into_iter().map(String::from).collect(),
