@@ -99,7 +99,7 @@ impl HeatMap {
             });
         }
         // Rounding makes a vector's cosine with itself a little more than 1.
-        match self.values.iter().position(|value| !(value.abs() <= 1.0 + 1e-6)) {
+        match self.values.iter().position(|value| value.is_nan() || value.abs() > 1.0 + 1e-6) {
             None => Ok(()),
             Some(at) => Err(FigureError::Cosine {
                 panel: self.title.clone(),
