@@ -411,7 +411,8 @@ fn without_margins_the_combined_head_is_normalised_softmax_to_the_bit() {
 #[test]
 fn the_combined_margin_has_the_others_as_special_cases() {
     let arc = AdditiveMargin::new(0.4).unwrap().with_continuation(Continuation::None);
-    let cases: [(CombinedMargin, &dyn Fn(f64) -> (f64, f64)); 3] = [
+    type ValueAndSlope<'a> = &'a dyn Fn(f64) -> (f64, f64);
+    let cases: [(CombinedMargin, ValueAndSlope<'_>); 3] = [
         (CombinedMargin::new(1.0, 0.4, 0.0).unwrap(), &|cos| arc.value_and_slope(cos)),
         (CombinedMargin::new(1.0, 0.0, 0.35).unwrap(), &|cos| {
             CosineMargin::new(0.35).unwrap().value_and_slope(cos)
