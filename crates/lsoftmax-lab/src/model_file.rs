@@ -36,7 +36,7 @@ pub struct ModelDescription {
     /// How images were held out of training; as before there was a choice if this is missing.
     #[serde(default)]
     pub hold_out: HoldOut,
-    /// The SHA-256 of the file of the weights; set by [`write`]. Older files lack it.
+    /// The SHA-256 of the file of the weights; set by [`write()`]. Older files lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights_sha256: Option<String>,
     /// The network.
