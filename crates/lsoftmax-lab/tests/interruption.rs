@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 
 use lsoftmax_data::DataDir;
 use lsoftmax_lab::recipe::Recipe;
@@ -53,6 +54,9 @@ fn results(run: &Path) -> (Vec<u8>, String, Vec<Metric>) {
 type Begun = BTreeMap<&'static str, usize>;
 
 fn train(run: &Path, options: &Options, observe: &mut dyn FnMut(Event<'_>)) -> RunOutcome {
+    // Initial weights come from Burn's random numbers, one generator per process.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if run.join("recipe.toml").exists() {
         train::resume(run, options, observe).unwrap()
     } else {

@@ -68,9 +68,21 @@ pub fn mcnemar_test(wrong: &[u32], other: &[u32]) -> f64 {
     if 2 * fewer >= total {
         return 1.0;
     }
-    // P(X ≤ k) of a binomial distribution with probability 1/2 is I_½(n − k, k + 1).
-    let tail = betai((total - fewer) as f64, fewer as f64 + 1.0, 0.5);
-    (2.0 * tail).min(1.0)
+    (2.0 * binomial_tail(total, fewer)).min(1.0)
+}
+
+/// P(X ≤ k) of a binomial distribution with n trials and probability 1/2, for k below n/2.
+fn binomial_tail(n: usize, k: usize) -> f64 {
+    // The largest term, C(n, k) / 2ⁿ, by its logarithm: it may be smaller than any f64.
+    let ratios = (1..=k).map(|i| ((n - k + i) as f64 / i as f64).ln());
+    let largest = ratios.sum::<f64>() - n as f64 * std::f64::consts::LN_2;
+    // The others relative to it, from the largest to the smallest.
+    let (mut term, mut sum) = (1.0, 0.0);
+    for j in (0..=k).rev() {
+        sum += term;
+        term *= j as f64 / (n - j + 1) as f64;
+    }
+    largest.exp() * sum
 }
 
 #[cfg(test)]
@@ -122,8 +134,27 @@ mod tests {
             }
             let expected = (2.0 * tail).min(1.0);
             let found = mcnemar_test(&wrong, &other);
-            assert!((found - expected).abs() < 1e-9, "{first}, {second}: {found}, not {expected}");
+            assert!((found - expected).abs() < 1e-12, "{first}, {second}: {found}, not {expected}");
             assert_eq!(found, mcnemar_test(&other, &wrong));
         }
+    }
+
+    /// Where the distribution is all but normal.
+    #[test]
+    fn mcnemar_agrees_with_the_normal_distribution_for_many_images() {
+        for (first, second) in [(1000, 1100), (4000, 4200), (9000, 9100)] {
+            let wrong: Vec<u32> = (0..first).collect();
+            let other: Vec<u32> = (20_000..20_000 + second).collect();
+            let (first, second) = (f64::from(first), f64::from(second));
+            // With the correction for continuity; P(|Z| > z) by Student's with very many degrees.
+            let z = (second - first - 1.0) / (first + second).sqrt();
+            let freedom = 1e6;
+            let expected = betai(freedom / 2.0, 0.5, freedom / (freedom + z * z));
+            let found = mcnemar_test(&wrong, &other);
+            assert!((found / expected - 1.0).abs() < 0.02, "{found}, not {expected}");
+        }
+        let (wrong, other): (Vec<u32>, Vec<u32>) = ((0..1200).collect(), (5000..6800).collect());
+        let p = mcnemar_test(&wrong, &other);
+        assert!(p > 0.0 && p < 1e-20, "{p}");
     }
 }
