@@ -9,13 +9,12 @@ one process), then the program, and the next round goes the other way. The table
 """
 
 import argparse
-import datetime
 import json
 import statistics
 import sys
 from pathlib import Path
 
-from side_by_side import add_common, check_common, describe, machine, megabytes, run, table_line
+from side_by_side import add_common, check_common, megabytes, report, run
 
 PYTORCH = Path(__file__).resolve().parent / "pytorch_head.py"
 MODES = ["f32", "autocast", "bf16"]
@@ -129,31 +128,8 @@ def parse() -> argparse.Namespace:
 
 
 def main():
-    options = parse()
-    print(table_line(HEADER))
-    print(table_line(["---:"] * len(HEADER)), flush=True)
-    if options.show:
-        record = json.loads(options.show.read_text())
-        for result in record["results"]:
-            print(table_line(row(result)))
-        print(f"\n{describe(record)}.")
-        return
-    results = []
-    for classes in options.classes:
-        results.append(measure(classes, options))
-        print(table_line(row(results[-1])), flush=True)
-
-    record = {
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(options.threads),
-        "rounds": options.rounds,
-        "seconds": options.seconds,
-        "results": results,
-    }
-    print(f"\n{describe(record)}.")
-    print(f"{SAMPLES} samples, margin 1 unless said.")
-    if options.json:
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    note = f"{SAMPLES} samples, margin 1 unless said."
+    report(parse(), HEADER, lambda result: [row(result)], measure, note)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ The two sides run in processes of their own and take turns, as in `head.py`; the
 """
 
 import argparse
-import datetime
 import json
 import statistics
 import sys
 from pathlib import Path
 
-from side_by_side import add_common, check_common, describe, machine, run, table_line
+from side_by_side import add_common, check_common, report, run
 
 PYTORCH = Path(__file__).resolve().parent / "pytorch_heads.py"
 HEADS = ["softmax", "l-softmax", "a-softmax", "cosface", "arcface", "normsoftmax"]
@@ -69,30 +68,7 @@ def main():
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
     options = parser.parse_args()
     check_common(parser, options)
-    print(table_line(["classes", "head", "PyTorch, ms", "here, ms", "faster", "to l-softmax"]))
-    print(table_line(["---:"] * 6), flush=True)
-    if options.show:
-        record = json.loads(options.show.read_text())
-        for result in record["results"]:
-            for line in rows(result):
-                print(table_line(line))
-        print(f"\n{describe(record)}.")
-        return
-    results = []
-    for classes in options.classes:
-        results.append(measure(classes, options))
-        for line in rows(results[-1]):
-            print(table_line(line), flush=True)
-    record = {
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(options.threads),
-        "rounds": options.rounds,
-        "seconds": options.seconds,
-        "results": results,
-    }
-    print(f"\n{describe(record)}.")
-    if options.json:
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    report(options, ["classes", "head", "PyTorch, ms", "here, ms", "faster", "to l-softmax"], rows, measure)
 
 
 if __name__ == "__main__":

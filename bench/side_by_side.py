@@ -1,6 +1,8 @@
 """What the benchmarks share: starting one side in a process of its own, the machine, and the table."""
 
+import datetime
 import importlib.metadata
+import json
 import os
 import platform
 import re
@@ -61,6 +63,35 @@ def megabytes(count: int) -> str:
 
 def table_line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def report(options, head: list[str], rows, measure, note: str = ""):
+    """Prints the table of a record (`--show`), or measures every number of classes and writes the record.
+
+    `rows` gives the lines of one result, `measure` the result of one number of classes.
+    """
+    print(table_line(head))
+    print(table_line(["---:"] * len(head)), flush=True)
+    shown = json.loads(options.show.read_text()) if options.show else None
+    results = []
+    for result in shown["results"] if shown else (measure(classes, options) for classes in options.classes):
+        results.append(result)
+        for line in rows(result):
+            print(table_line(line), flush=True)
+    record = shown or {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(options.threads),
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "results": results,
+    }
+    print(f"\n{describe(record)}.")
+    if shown:
+        return
+    if note:
+        print(note)
+    if options.json:
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def add_common(parser):

@@ -14,6 +14,8 @@ use lsoftmax::Margin;
 use lsoftmax_data::MNIST;
 use serde::Serialize;
 
+use crate::bench::BenchError;
+use crate::estimate::Estimator;
 use crate::evaluate::{EvaluateError, ImageOutput, argmax, for_each_image_watched};
 use crate::figures::{
     Cell, ClassAngles, Embedding, Figure, FigureError, Page, Panel, Picture, Section, Table,
@@ -22,7 +24,6 @@ use crate::figures::{
 use crate::inference::InferenceError;
 use crate::model_file::TrainedModel;
 use crate::recipe::Recipe;
-use crate::reproduce::{Estimator, ReproduceError};
 use crate::run::{RECIPE, SUMMARY};
 use crate::train::{Event, Options, RunOutcome, TrainError, resume, start};
 
@@ -59,6 +60,9 @@ pub enum DemoError {
     /// A trained model could not be used.
     #[error(transparent)]
     Inference(#[from] InferenceError),
+    /// The speed of this machine could not be measured.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
     /// The figure or the page could not be written.
     #[error(transparent)]
     Figure(#[from] FigureError),
@@ -70,6 +74,7 @@ impl DemoError {
         match self {
             Self::Train(error) => error.is_bad_input(),
             Self::Inference(error) => error.is_bad_input(),
+            Self::Bench(_) => true,
             Self::Figure(error) => error.is_bad_input(),
         }
     }
@@ -79,7 +84,7 @@ impl DemoError {
 ///
 /// # Errors
 /// When the recipe is invalid or the kernel path is unavailable.
-pub fn duration(out: &Path) -> Result<Duration, ReproduceError> {
+pub fn duration(out: &Path) -> Result<Duration, DemoError> {
     let recipe = Recipe::quick("mnist-2d").map_err(TrainError::from)?;
     let is_done = |margin: &f64| out.join(format!("m{margin}")).join(SUMMARY).is_file();
     let missing = MARGINS.iter().filter(|margin| !is_done(margin)).count();

@@ -10,7 +10,7 @@
 //! | [`loss`] | the loss and its gradients for arrays in files |
 //! | [`records`], [`reproduce`], [`report`] | finished runs without weights; the runs behind the paper's tables and figures; both from records |
 //! | [`figures`], [`plot`], [`demo`], [`two_classes`] | plots, tables and HTML pages; curves of runs; Figures 2 and 4 of the paper |
-//! | [`mod@bench`] | speed and memory of the head and of training |
+//! | [`mod@bench`], [`estimate`] | speed and memory of the head and of training; the duration of a run |
 //! | [`threads`], [`number_text`] | the thread pool; numbers in messages |
 //!
 //! Images, loaders and arrays are in `lsoftmax-data`, networks in `lsoftmax-nn`, the head in `lsoftmax`.
@@ -19,6 +19,7 @@ pub mod batch;
 pub mod bench;
 pub mod compute;
 pub mod demo;
+pub mod estimate;
 pub mod evaluate;
 pub mod figures;
 pub mod head;

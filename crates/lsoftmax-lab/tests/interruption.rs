@@ -1,15 +1,16 @@
 //! A run that is stopped while it reads or evaluates images resumes to the bits of an undisturbed one.
 
+mod training;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 
-use lsoftmax_data::DataDir;
 use lsoftmax_lab::recipe::Recipe;
 use lsoftmax_lab::run::{METRICS, Metric, Metrics};
 use lsoftmax_lab::train::{self, Event, Options, Phase, RunOutcome};
+use training::options;
 
 /// Several batches of held-out images; its plateau depends on every evaluation.
 const TINY: &str = r#"
@@ -34,10 +35,6 @@ fn tiny() -> Recipe {
     Recipe::from_toml(TINY, "tiny").unwrap()
 }
 
-fn options(directory: &Path) -> Options {
-    Options::new(DataDir::find(Some(directory.join("data"))).unwrap())
-}
-
 /// What is the same in every run: the model, the results of the test images and the log without speeds.
 fn results(run: &Path) -> (Vec<u8>, String, Vec<Metric>) {
     let mut log = Metrics::read(&run.join(METRICS)).unwrap();
@@ -54,9 +51,7 @@ fn results(run: &Path) -> (Vec<u8>, String, Vec<Metric>) {
 type Begun = BTreeMap<&'static str, usize>;
 
 fn train(run: &Path, options: &Options, observe: &mut dyn FnMut(Event<'_>)) -> RunOutcome {
-    // Initial weights come from Burn's random numbers, one generator per process.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = training::take_turns();
     if run.join("recipe.toml").exists() {
         train::resume(run, options, observe).unwrap()
     } else {

@@ -1,17 +1,18 @@
 //! The queue of runs: planning, recording, stopping and resuming.
 
+mod training;
+
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 
-use lsoftmax_data::DataDir;
 use lsoftmax_lab::recipe::Recipe;
 use lsoftmax_lab::records::{Record, RecordedResult, Records};
 use lsoftmax_lab::reproduce::{
     self, Experiment, PlannedRun, Progress, QueueEvent, QueueOutcome, plan,
 };
 use lsoftmax_lab::train::{Event, Options};
+use training::options;
 
 /// Seconds on the built-in MNIST.
 const TINY: &str = r#"
@@ -40,19 +41,13 @@ fn planned(recipe: Recipe) -> PlannedRun {
     PlannedRun { label: id.clone(), id, recipe, progress: Progress::Missing }
 }
 
-fn options(directory: &Path) -> Options {
-    Options::new(DataDir::find(Some(directory.join("data"))).unwrap())
-}
-
 /// Makes the runs; calls `observe` with every event.
 fn make(
     directory: &Path,
     runs: &[PlannedRun],
     mut observe: impl FnMut(&Options, &QueueEvent<'_>),
 ) -> (QueueOutcome, Records) {
-    // Initial weights come from Burn's random numbers, one generator per process.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = training::take_turns();
     let mut records = Records::read(&directory.join("records")).unwrap();
     let options = options(directory);
     let outcome =

@@ -94,11 +94,12 @@ impl<M: AngularMargin> Report<M> {
             margin,
             lambda,
             theta: Angles::of(&mut []),
-            feature_norm: Norms { min: f64::INFINITY, mean: 0.0, max: 0.0 },
+            feature_norm: Norms::of([].into_iter()),
             weight_norm: NormRange { min: weight_norm.0, max: weight_norm.1 },
             inside_margin: 0.0,
         };
         let mut theta = Vec::with_capacity(samples);
+        let mut feature_norms = Vec::with_capacity(samples);
         for observation in observations {
             let LabelObservation { geometry, plain, others_max, correct, loss, bias } = observation;
             let term = LabelTerm::new(&report.margin, 0.0, &geometry);
@@ -106,10 +107,7 @@ impl<M: AngularMargin> Report<M> {
             report.loss += loss / n;
             report.accuracy += if correct { 1.0 } else { 0.0 };
             report.k[report.margin.interval(term.cos)] += 1;
-            let norms = &mut report.feature_norm;
-            norms.min = norms.min.min(geometry.feature_norm);
-            norms.max = norms.max.max(geometry.feature_norm);
-            norms.mean += geometry.feature_norm / n;
+            feature_norms.push(geometry.feature_norm);
             // Without a margin the plain logits decide, as for the accuracy.
             let identity = report.margin.is_identity();
             let own = if identity { plain } else { term.logit + bias };
@@ -123,6 +121,7 @@ impl<M: AngularMargin> Report<M> {
         report.margin_accuracy /= n;
         report.inside_margin /= n;
         report.theta = Angles::of(&mut theta);
+        report.feature_norm = Norms::of(feature_norms.into_iter());
         report
     }
 }

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use lsoftmax_lab::estimate::Estimator;
 use lsoftmax_lab::records::Records;
 use lsoftmax_lab::report;
-use lsoftmax_lab::reproduce::{
-    self, Estimator, Experiment, PlannedRun, Progress, QueueEvent, QueueOutcome, ReproduceError,
-};
+use lsoftmax_lab::reproduce::{self, Experiment, PlannedRun, Progress, QueueEvent, QueueOutcome};
 use lsoftmax_lab::train::Options;
 use serde::Serialize;
 
@@ -200,7 +199,7 @@ fn estimate(plan: &[PlannedRun]) -> Result<BTreeMap<String, Duration>, Failure> 
     let mut estimator = Estimator::default();
     let missing = plan.iter().filter(|run| run.progress != Progress::Recorded);
     let durations = missing.map(|run| {
-        let duration = estimator.duration(&run.recipe).map_err(ReproduceError::from)?;
+        let duration = estimator.duration(&run.recipe)?;
         Ok((run.id.clone(), duration))
     });
     durations.collect()

@@ -156,7 +156,7 @@ pub(super) fn format_number(value: f64, step: f64) -> String {
 }
 
 /// Digits with a comma between groups of three.
-fn group_thousands(digits: &str) -> String {
+pub(crate) fn group_thousands(digits: &str) -> String {
     let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
     String::from_utf8_lossy(&groups.join(&b',')).into_owned()
 }

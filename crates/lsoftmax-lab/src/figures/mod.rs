@@ -34,6 +34,7 @@ mod svg;
 
 pub use angles::ClassAngles;
 pub use axis::Scale;
+pub(crate) use axis::group_thousands;
 pub use boundaries::{BoundaryPanel, decision_boundaries};
 pub use curves::{Chart, Series, chart_row};
 pub use embedding::Embedding;

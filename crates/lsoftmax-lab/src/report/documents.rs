@@ -58,17 +58,26 @@ pub fn outdated(root: &Path, records: &Records) -> Result<Vec<Outdated>, ReportE
     Ok(found)
 }
 
+const OPENING: &str = "<!-- report:";
+
+/// Where a line starts with `word`: a text may speak of a marker without being one.
+fn find_at_line_start(text: &str, word: &str) -> Option<usize> {
+    let mut starts = text.match_indices(word).map(|(start, _)| start);
+    starts.find(|start| *start == 0 || text[..*start].ends_with('\n'))
+}
+
 /// A document with its tables made anew.
 fn with_tables(old: &str, to_runs: &str, records: &Records) -> Result<String, String> {
     let mut text = String::new();
     let mut rest = old;
-    while let Some(start) = rest.find("<!-- report:") {
-        let after = &rest[start + "<!-- report:".len()..];
+    while let Some(start) = find_at_line_start(rest, OPENING) {
+        let after = &rest[start + OPENING.len()..];
         let (name, _) = after.split_once(" -->").ok_or("a marker `<!-- report:` is not closed")?;
         let experiment = Experiment::named(name)
             .ok_or_else(|| format!("the marker `report:{name}` names no table or figure"))?;
         let closing = format!("<!-- /report:{name} -->");
-        let end = rest.find(&closing).ok_or_else(|| format!("`{closing}` is missing"))?;
+        let end =
+            find_at_line_start(rest, &closing).ok_or_else(|| format!("`{closing}` is missing"))?;
         let table = tables::table(experiment, records).to_markdown(to_runs);
         text.push_str(&rest[..start]);
         text.push_str(&format!("<!-- report:{name} -->\n{table}{closing}"));
@@ -104,6 +113,12 @@ mod tests {
         assert!(new.ends_with("<!-- /report:table2 -->\nend\n"), "{new}");
         assert!(!new.contains("old"), "{new}");
         assert_eq!(with_tables(&new, "records/runs", &no_records()).unwrap(), new);
+    }
+
+    #[test]
+    fn a_marker_inside_a_line_is_text() {
+        let text = "write `<!-- report:NAME -->` where the table belongs";
+        assert_eq!(with_tables(text, "", &no_records()).unwrap(), text);
     }
 
     #[test]

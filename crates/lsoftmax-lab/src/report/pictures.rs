@@ -139,7 +139,7 @@ fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, F
     for group in rows.chunk_by(|a, b| a.group == b.group) {
         let found: Vec<_> = representatives(group, records)
             .into_iter()
-            .filter(|(row, _)| row.recipe.has_margin() && row.recipe.margin == group_margin())
+            .filter(|(row, _)| row.recipe.margin.value() == 4.0)
             .collect();
         let chart = |title: &str, y_title: &str, scale, value: fn(f64, &BatchMetrics) -> f64| {
             let point = |metric: &Metric| match metric {
@@ -180,11 +180,6 @@ fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, F
         drawn.push((name, caption, chart_row(&charts)?));
     }
     Ok(drawn)
-}
-
-/// The margin of the pictures of λ.
-fn group_margin() -> Margin {
-    Margin::new(4.0).expect("a margin of at least 1")
 }
 
 /// Figures 6 and 7: errors by iteration, of the training images and of the test images.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::result_table::{ResultRow, ResultTable, SEEDS};
+use crate::figures::group_thousands;
 use crate::records::{Record, Records, Sample, mcnemar_test, paired_t_test};
 use crate::reproduce::{Experiment, Row};
 
@@ -179,7 +180,5 @@ fn signed(difference: Option<f64>) -> String {
 
 /// A count with commas.
 pub(super) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
-    String::from_utf8_lossy(&groups.join(&b',')).into_owned()
+    group_thousands(&count.to_string())
 }

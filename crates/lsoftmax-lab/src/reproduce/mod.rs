@@ -4,15 +4,12 @@
 //! |---|---|
 //! | `experiments` | the tables and figures: which runs they need, and the paper's numbers |
 //! | `plan` | the runs that are missing, in the order in which they are most needed |
-//! | `estimate` | how long they will take on this machine |
 //! | `queue` | training them, and recording each as soon as it ends |
 
-mod estimate;
 mod experiments;
 mod plan;
 mod queue;
 
-pub use estimate::Estimator;
 pub use experiments::{Experiment, Row};
 pub use plan::{PlannedRun, Progress, plan};
 pub use queue::{QueueEvent, QueueOutcome, ReproduceError, run};

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::{PlannedRun, Progress};
-use crate::bench::BenchError;
 use crate::recipe::Recipe;
 use crate::records::{Diverged, RecordError, Records};
 use crate::run::RECIPE;
@@ -61,9 +60,6 @@ pub enum ReproduceError {
     /// A record.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The measurement of this machine's speed.
-    #[error(transparent)]
-    Bench(#[from] BenchError),
 }
 
 impl ReproduceError {
@@ -72,7 +68,6 @@ impl ReproduceError {
         match self {
             Self::Train(error) => error.is_bad_input(),
             Self::Record(error) => error.is_bad_input(),
-            Self::Bench(_) => true,
         }
     }
 }
