@@ -244,6 +244,27 @@ pub unsafe fn load<const T: usize>(source: *const u8, stride: usize) {
     }
 }
 
+/// As [`load`], for memory that will not be read again soon (TILELOADDT1): the CPU need not keep it in the
+/// L1 cache.
+///
+/// # Safety
+///
+/// As for [`load`].
+#[inline(always)]
+pub unsafe fn load_once<const T: usize>(source: *const u8, stride: usize) {
+    const { assert!(T < TILES) };
+    // SAFETY: the caller guarantees that the tile has a shape and that the memory is readable.
+    unsafe {
+        change_tiles!(
+            "tileloaddt1 tmm{tile}, [{source} + {stride}*1]",
+            tile = const T,
+            source = in(reg) source,
+            stride = in(reg) stride,
+            options(readonly),
+        );
+    }
+}
+
 /// Stores tile `T` to memory, with its first row at `target` and each further row `stride` bytes
 /// after the one before (TILESTORED). Nothing needs to be aligned.
 ///

@@ -101,9 +101,21 @@ pub(crate) fn pack_transposed<W: OperandWord>(rows: &[W], depth: usize, out: &mu
 /// AVX-512 F.
 #[target_feature(enable = "avx512f")]
 unsafe fn transpose(from: *const i32, from_stride: usize, to: *mut i32, to_stride: usize) {
-    // SAFETY: the caller guarantees that the rows are readable.
-    let mut rows: [__m512i; 16] =
-        std::array::from_fn(|r| unsafe { _mm512_loadu_si512(from.add(r * from_stride).cast()) });
+    let mut rows = [_mm512_setzero_si512(); 16];
+    for (r, row) in rows.iter_mut().enumerate() {
+        // SAFETY: the caller guarantees that the rows are readable.
+        *row = unsafe { _mm512_loadu_si512(from.add(r * from_stride).cast()) };
+    }
+    for (r, row) in transposed(rows).into_iter().enumerate() {
+        // SAFETY: the caller guarantees that the rows are writable.
+        unsafe { _mm512_storeu_si512(to.add(r * to_stride).cast(), row) };
+    }
+}
+
+/// The transpose of sixteen rows of sixteen 32-bit words.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) fn transposed(mut rows: [__m512i; 16]) -> [__m512i; 16] {
     // Transposes words, then pairs of words, within groups of four, and then the groups.
     for r in (0..16).step_by(2) {
         let (a, b) = (rows[r], rows[r + 1]);
@@ -128,10 +140,7 @@ unsafe fn transpose(from: *const i32, from_stride: usize, to: *mut i32, to_strid
         rows[r + 8] = _mm512_shuffle_i32x4::<0xdd>(ab_low, cd_low);
         rows[r + 12] = _mm512_shuffle_i32x4::<0xdd>(ab_high, cd_high);
     }
-    for (r, row) in rows.into_iter().enumerate() {
-        // SAFETY: the caller guarantees that the rows are writable.
-        unsafe { _mm512_storeu_si512(to.add(r * to_stride).cast(), row) };
-    }
+    rows
 }
 
 /// Defines a module with the micro-kernel for one type of word.

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::avx512::{Avx512, MR, NR, micro_kernels, pack_transposed};
+use crate::avx512::{Avx512, MR, NR, micro_kernels, pack_transposed, transposed};
 use crate::bf16;
 use crate::buffer::Buffer;
 use crate::kernel::{Bf16Pair, Kernel, LeftOperand, MicroKernelArgs, OperandWord, Simd};
@@ -27,6 +27,19 @@ impl Avx512Bf16 {
     pub(crate) fn pair_neighbours(self, row: &[f32], out: &mut [Bf16Pair]) {
         // SAFETY: `self` exists only where the CPU supports these instructions.
         unsafe { pair_neighbours(row, out) }
+    }
+
+    /// Writes the columns of a source of `rows` columns, a multiple of 16, to rows of pairs, `stride` words
+    /// apart. A row is padded with zeros to a multiple of 16 words.
+    pub(crate) fn transpose_pairs(
+        self,
+        source: &[f32],
+        rows: usize,
+        stride: usize,
+        out: &mut [Bf16Pair],
+    ) {
+        // SAFETY: `self` exists only where the CPU supports these instructions.
+        unsafe { transpose_pairs(source, rows, stride, out) }
     }
 }
 
@@ -133,10 +146,16 @@ fn pack_pairs(source: &[f32], cols: usize, panel: usize, out: &mut [Bf16Pair]) {
     let words = (source.len() / cols).div_ceil(Bf16Pair::ELEMENTS);
     for (word, two) in source.chunks(2 * cols).enumerate() {
         let (first, second) = two.split_at(cols);
-        for (offset, out) in out.chunks_exact_mut(words * NR).enumerate() {
-            let start = (panel + offset) * NR;
-            let end = cols.min(start + NR);
-            let (out, padding) = out[word * NR..][..NR].split_at_mut(end - start);
+        let (first_panels, second_panels) = (first.as_chunks().0, second.as_chunks().0);
+        for (index, out) in (panel..).zip(out.chunks_exact_mut(words * NR)) {
+            let out = &mut out[word * NR..][..NR];
+            if let (Some(first), Some(second)) = (first_panels.get(index), second_panels.get(index))
+            {
+                interleave_panel(first, second, out);
+                continue;
+            }
+            let (start, end) = (index * NR, cols.min((index + 1) * NR));
+            let (out, padding) = out.split_at_mut(end - start);
             let second = if second.is_empty() { second } else { &second[start..end] };
             interleave_rows(&first[start..end], second, out);
             padding.fill(Bf16Pair::default());
@@ -144,32 +163,88 @@ fn pack_pairs(source: &[f32], cols: usize, panel: usize, out: &mut [Bf16Pair]) {
     }
 }
 
+/// Pairs each element of `first` with the one of `second`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+fn interleave_panel(first: &[f32; NR], second: &[f32; NR], out: &mut [Bf16Pair]) {
+    let halves = first.as_chunks().0.iter().zip(second.as_chunks().0);
+    for ((first, second), out) in halves.zip(out.as_chunks_mut().0) {
+        store(interleave(first, second), out);
+    }
+}
+
 /// Pairs each element of `first` with the one of `second`, or with zero if `second` is empty.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn interleave_rows(first: &[f32], second: &[f32], out: &mut [Bf16Pair]) {
-    // Indices of the pairs' halves in (first, second): 0, 16, 1, 17, …
-    let order: [u16; 32] = std::array::from_fn(|i| (i / 2 + 16 * (i % 2)) as u16);
-    // SAFETY: the array fills a register: 32 elements of 16 bits.
-    let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
-    let zeros = [0.0f32; 16];
-    let mut outs = out.chunks_exact_mut(16);
-    let mut start = 0;
-    for out in &mut outs {
-        let second = if second.is_empty() { &zeros[..] } else { &second[start..start + 16] };
-        let first = &first[start..start + 16];
-        // SAFETY: both slices hold 16 floats, and `out` 16 pairs.
-        unsafe {
-            let low = _mm512_loadu_ps(first.as_ptr());
-            let high = _mm512_loadu_ps(second.as_ptr());
-            let halves: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
-            _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi16(order, halves));
-        }
-        start += 16;
+    let (firsts, seconds) = (first.as_chunks().0, second.as_chunks().0);
+    let (outs, out_rest) = out.as_chunks_mut();
+    let start = 16 * outs.len();
+    for (index, (first, out)) in firsts.iter().zip(outs).enumerate() {
+        store(interleave(first, seconds.get(index).unwrap_or(&[0.0; 16])), out);
     }
-    for (offset, out) in outs.into_remainder().iter_mut().enumerate() {
+    for (offset, out) in out_rest.iter_mut().enumerate() {
         let second = second.get(start + offset).copied().unwrap_or(0.0);
         *out = bf16::pair(first[start + offset], second);
+    }
+}
+
+/// Pairs sixteen elements with sixteen others.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+fn interleave(first: &[f32; 16], second: &[f32; 16]) -> __m512i {
+    const ORDER: [u16; 32] = interleaved(0, 16);
+    // SAFETY: the arrays fill registers: 16 elements of 32 bits, 32 elements of 16 bits. Bits of any
+    // vector are valid in another of the same size.
+    unsafe {
+        let low = _mm512_loadu_ps(first.as_ptr());
+        let high = _mm512_loadu_ps(second.as_ptr());
+        let halves: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+        _mm512_permutexvar_epi16(_mm512_loadu_si512(ORDER.as_ptr().cast()), halves)
+    }
+}
+
+/// The order of elements that interleaves those from `first` on with those from `second` on.
+pub(crate) const fn interleaved(first: u16, second: u16) -> [u16; 32] {
+    let mut order = [0; 32];
+    let mut i = 0;
+    while i < 16 {
+        order[2 * i] = first + i as u16;
+        order[2 * i + 1] = second + i as u16;
+        i += 1;
+    }
+    order
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(words: __m512i, out: &mut [Bf16Pair; 16]) {
+    // SAFETY: sixteen pairs fill a register.
+    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), words) }
+}
+
+/// Writes the columns of a `depth` x `rows` source to rows of pairs, `stride` words apart, where `rows` is
+/// a multiple of 16. A row is padded with zeros to a multiple of 16 words.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+fn transpose_pairs(source: &[f32], rows: usize, stride: usize, out: &mut [Bf16Pair]) {
+    assert!(rows.is_multiple_of(16));
+    let depth = source.len() / rows;
+    for column in (0..rows).step_by(16) {
+        let at = |d: usize| -> Option<&[f32; 16]> {
+            source[(d * rows + column).min(source.len())..].first_chunk()
+        };
+        for word in (0..depth.div_ceil(2)).step_by(16) {
+            let mut pairs = [_mm512_setzero_si512(); 16];
+            for (w, pairs) in (word..).zip(&mut pairs) {
+                if let Some(first) = at(2 * w) {
+                    *pairs = interleave(first, at(2 * w + 1).unwrap_or(&[0.0; 16]));
+                }
+            }
+            for (r, row) in (column..).zip(transposed(pairs)) {
+                let out = out[r * stride + word..].first_chunk_mut();
+                store(row, out.expect("rows are padded"));
+            }
+        }
     }
 }
 

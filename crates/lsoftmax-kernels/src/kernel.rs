@@ -18,6 +18,8 @@
 //! The sum over the depth has a fixed order however the work is partitioned, so results do not
 //! depend on how it is divided among threads.
 
+use std::ops::Range;
+
 use crate::buffer::Buffer;
 
 /// One 32-bit step of depth.
@@ -70,6 +72,13 @@ impl Segment {
     pub const WHOLE: [Self; 1] = [Self { left: 0, right: 0 }];
 }
 
+/// The operand that the next register blocks read again, and that should stay in the L1 cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reused {
+    Left,
+    Right,
+}
+
 /// One register block of a product, as raw parts.
 #[derive(Clone, Copy)]
 pub(crate) struct MicroKernelArgs<'a, W> {
@@ -86,6 +95,7 @@ pub(crate) struct MicroKernelArgs<'a, W> {
     pub out_stride: usize,
     /// Whether to add to `out` rather than overwrite it.
     pub add: bool,
+    pub reused: Reused,
 }
 
 /// The SIMD instructions of a path. A value of the type is proof that the CPU supports them.
@@ -108,7 +118,7 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     const MR: usize;
     /// Columns of a register block, and of a panel of the right operand.
     const NR: usize;
-    /// Register blocks of a strip have a multiple of this many rows, except for the last.
+    /// Register blocks have a multiple of this many rows, except for the last.
     const ROW_GRANULARITY: usize = 1;
 
     fn simd(self) -> Self::Simd;
@@ -156,6 +166,15 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Self::Word]);
 }
 
+/// Divides rows into register blocks. They are distributed evenly, so that the last block is not much
+/// smaller than the others.
+fn row_blocks<K: Kernel>(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    let granules = rows.div_ceil(K::ROW_GRANULARITY);
+    let blocks = granules.div_ceil(K::MR / K::ROW_GRANULARITY);
+    let start = move |block: usize| rows.min(block * granules / blocks * K::ROW_GRANULARITY);
+    (0..blocks).map(move |block| start(block)..start(block + 1))
+}
+
 /// Words of a packed right operand of `depth` elements by `cols` columns.
 pub(crate) fn right_len<K: Kernel>(depth: usize, cols: usize) -> usize {
     depth.div_ceil(K::Word::ELEMENTS) * cols.next_multiple_of(K::NR)
@@ -196,10 +215,7 @@ pub(crate) fn product<K: Kernel>(
 
     let _session = kernel.session();
     let mut edge = [0.0f32; MAX_REGISTER_BLOCK];
-    let panels = rows.div_ceil(K::MR);
-    for panel in 0..panels {
-        // Rows are distributed evenly, so that the last panel is not much smaller than the others.
-        let (start, end) = (panel * rows / panels, (panel + 1) * rows / panels);
+    for Range { start, end } in row_blocks::<K>(rows) {
         for col in (0..cols).step_by(K::NR) {
             let width = K::NR.min(cols - col);
             let whole = width == K::NR;
@@ -215,6 +231,7 @@ pub(crate) fn product<K: Kernel>(
                 out: edge.as_mut_ptr(),
                 out_stride: K::NR,
                 add: false,
+                reused: Reused::Left,
             };
             if whole {
                 args.out = out[start * out_stride + col..].as_mut_ptr();
@@ -239,6 +256,10 @@ pub(crate) fn product<K: Kernel>(
 
 /// Columns of `out` in a [`strip_product`].
 pub(crate) const STRIP_COLS: usize = 32;
+
+/// The most bytes of a right operand that stay in the L1 cache while rows of the left operand are read
+/// once each. A larger one is read anew for every register block.
+const L1_OPERAND_BYTES: usize = 40 << 10;
 
 /// Words of depth that are summed in registers before they are added to `out`, in f32.
 const SHORT_SUM: usize = 256;
@@ -287,12 +308,9 @@ pub(crate) fn strip_product<K: Kernel>(
     // operands dominates.
     let exact = K::Word::ELEMENTS == 1;
     let part = if exact { (SHORT_SUM / depth.max(1)).max(1) } else { usize::MAX };
-    let granules = rows.div_ceil(K::ROW_GRANULARITY);
-    let blocks = granules.div_ceil(K::MR / K::ROW_GRANULARITY);
-    for block in 0..blocks {
-        // Rows are distributed evenly, so that the last block is not much smaller than the others.
-        let start = block * granules / blocks * K::ROW_GRANULARITY;
-        let end = rows.min((block + 1) * granules / blocks * K::ROW_GRANULARITY);
+    let right_bytes = segments.len() * depth * STRIP_COLS * size_of::<K::Word>();
+    let reused = if right_bytes <= L1_OPERAND_BYTES { Reused::Right } else { Reused::Left };
+    for Range { start, end } in row_blocks::<K>(rows) {
         for col in (0..STRIP_COLS).step_by(K::NR) {
             let mut args = MicroKernelArgs {
                 rows: end - start,
@@ -306,6 +324,7 @@ pub(crate) fn strip_product<K: Kernel>(
                 out: out[start * STRIP_COLS + col..].as_mut_ptr(),
                 out_stride: STRIP_COLS,
                 add,
+                reused,
             };
             let mut parts = segments.chunks(part);
             args.segments = parts.next().unwrap_or(&[]);

@@ -57,13 +57,19 @@ fn loads_and_stores_follow_their_strides_and_shapes() {
     {
         let _tiles = configure(&full().with(3, rows, row_bytes));
         let source = noise(rows * source_stride, 1);
-        let mut target = vec![0xEE; rows * target_stride];
-        load::<3, _>(&source, rows);
-        store::<3, _>(&mut target, rows);
-        for (source, target) in source.chunks(source_stride).zip(target.chunks(target_stride)) {
-            let (stored, gap) = target.split_at(row_bytes);
-            assert_eq!(stored, &source[..row_bytes]);
-            assert!(gap.iter().all(|byte| *byte == 0xEE), "wrote past the end of a row");
+        // SAFETY: the tile has `rows` rows of no more than this stride.
+        let load_once = || unsafe { amx_tile::load_once::<3>(source.as_ptr(), source_stride) };
+        for load in [&|| load::<3, _>(&source, rows), &load_once as &dyn Fn()] {
+            // SAFETY: the tile has a shape.
+            unsafe { amx_tile::zero::<3>() };
+            let mut target = vec![0xEE; rows * target_stride];
+            load();
+            store::<3, _>(&mut target, rows);
+            for (source, target) in source.chunks(source_stride).zip(target.chunks(target_stride)) {
+                let (stored, gap) = target.split_at(row_bytes);
+                assert_eq!(stored, &source[..row_bytes]);
+                assert!(gap.iter().all(|byte| *byte == 0xEE), "wrote past the end of a row");
+            }
         }
     }
 }

@@ -25,6 +25,10 @@ pub(crate) trait ConvKernel: Kernel {
     /// Words of depth of the sixteen images of a block.
     const IMAGE_WORDS: usize = IMAGES / <Self::Word as OperandWord>::ELEMENTS;
 
+    /// Words of the output, the right operand of the weight gradient, that are processed for all taps and
+    /// channels before the next ones, so that they stay in cache: by default in the L1 cache.
+    const CHUNK_WORDS: usize = 4096;
+
     /// Words of depth in a segment of `channels` channels.
     fn depth(channels: usize) -> usize {
         channels.min(CHANNELS).div_ceil(<Self::Word as OperandWord>::ELEMENTS)
@@ -86,7 +90,7 @@ mod pairs {
 
     use super::*;
     use crate::amx::Amx;
-    use crate::avx512_bf16::Avx512Bf16;
+    use crate::avx512_bf16::{Avx512Bf16, interleaved};
     use crate::bf16;
     use crate::kernel::Bf16Pair;
 
@@ -137,6 +141,8 @@ mod pairs {
 
     impl ConvKernel for Amx {
         const IMAGES_IN_PLACE: bool = false;
+        // Loading and storing the sums costs more than operands in the L2 cache.
+        const CHUNK_WORDS: usize = 65_536;
 
         // A tile has whole rows, so a segment is the whole channel group, padded with zeros.
         fn depth(_: usize) -> usize {
@@ -177,18 +183,15 @@ mod pairs {
     #[target_feature(enable = "avx512f,avx512bw")]
     fn pair_images(pixels: &[Bf16Pair], out: &mut [Bf16Pair]) {
         assert_eq!(pixels.len(), out.len());
-        // Indices of the pairs' halves in (first image, second image): 0, 32, 1, 33, …
-        let order = |start: u16| -> [u16; 32] {
-            std::array::from_fn(|i| start + i as u16 / 2 + 32 * (i as u16 % 2))
-        };
-        let (low, high) = (order(0), order(16));
+        const LOW: [u16; 32] = interleaved(0, 32);
+        const HIGH: [u16; 32] = interleaved(16, 48);
         for (two, out) in
             pixels.chunks_exact(2 * ROW_WORDS).zip(out.chunks_exact_mut(2 * ROW_WORDS))
         {
             // SAFETY: both chunks hold two registers of words.
             unsafe {
-                let low = _mm512_loadu_si512(low.as_ptr().cast());
-                let high = _mm512_loadu_si512(high.as_ptr().cast());
+                let low = _mm512_loadu_si512(LOW.as_ptr().cast());
+                let high = _mm512_loadu_si512(HIGH.as_ptr().cast());
                 let first = _mm512_loadu_si512(two.as_ptr().cast());
                 let second = _mm512_loadu_si512(two.as_ptr().add(ROW_WORDS).cast());
                 let out = out.as_mut_ptr();

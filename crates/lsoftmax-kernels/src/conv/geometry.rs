@@ -197,17 +197,13 @@ pub(super) struct TapOverlap {
     pub segments: Vec<Segment>,
 }
 
-/// Words of the output, the right operand of the weight gradient, that are processed for all taps and
-/// channels before the next ones, so that they stay in the L1 cache.
-const CHUNK_WORDS: usize = 4096;
-
 /// The overlaps of every tap, for each chunk of output pixels in turn.
 pub(super) fn tap_overlaps<K: ConvKernel>(
     axes: &ConvAxes,
     input: FeatureMap,
     output: FeatureMap,
 ) -> Vec<Vec<TapOverlap>> {
-    let chunk_pixels = (CHUNK_WORDS / (K::IMAGE_WORDS * CHANNELS)).max(1);
+    let chunk_pixels = (K::CHUNK_WORDS / (K::IMAGE_WORDS * CHANNELS)).max(1);
     // Rows and columns are distributed evenly over the chunks.
     let split = |len: usize, max: usize| {
         let parts = len.div_ceil(max);
