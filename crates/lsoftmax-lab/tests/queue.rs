@@ -175,15 +175,15 @@ fn a_plan_has_rows_without_records_first_then_more_seeds_then_what_is_recorded()
     let found = plan(&[table2], None, 2, &read, &runs);
     let ids: Vec<&str> = found.iter().map(|run| run.id.as_str()).collect();
     let expected = [
-        "mnist-hinge-3000-s1",
         "mnist-m2-3000-s1",
         "mnist-m3-3000-s1",
         "mnist-m4-3000-s1",
-        "mnist-hinge-3000-s2",
+        "mnist-hinge-3000-s1",
         "mnist-m1-3000-s2",
         "mnist-m2-3000-s2",
         "mnist-m3-3000-s2",
         "mnist-m4-3000-s2",
+        "mnist-hinge-3000-s2",
         "mnist-m1-3000-s1",
     ];
     assert_eq!(ids, expected);

@@ -32,7 +32,8 @@ pub enum Progress {
 }
 
 /// The runs that experiments need, `seeds` of each row. Those to be made first come first: an interrupted
-/// run, then rows without any record, then further seeds; recorded ones come last.
+/// run, then rows without any record, then further seeds; recorded ones come last. The paper's loss comes
+/// before the other losses of its tables.
 ///
 /// `scale` is the length of the runs as a fraction of the recipes', by default each experiment's own.
 /// `runs` is the directory with interrupted runs.
@@ -70,8 +71,9 @@ pub fn plan(
             };
             let label =
                 format!("{}, {}: {} steps, seed {seed}", row.group, row.label, recipe.steps);
-            planned
-                .push(((progress, evidence, position), PlannedRun { id, label, recipe, progress }));
+            let other_loss = !recipe.loss.uses_margin();
+            let order = (progress, evidence, other_loss, position);
+            planned.push((order, PlannedRun { id, label, recipe, progress }));
             evidence += usize::from(progress != Progress::Recorded);
         }
     }
