@@ -10,7 +10,7 @@ mod engines;
 use conv_naive::case::{ConvCase, bare, biased, pooled, strided, unit};
 use engines::engines;
 use lsoftmax_kernels::Precision;
-use lsoftmax_kernels::conv::{StackForward, StackGradients, Unit, backward};
+use lsoftmax_kernels::conv::{GradientsTo, StackForward, StackGradients, Unit, backward};
 use proptest::prelude::*;
 
 #[test]
@@ -22,11 +22,11 @@ fn the_naive_gradients_are_the_finite_differences_of_the_naive_output() {
     ];
     let case = ConvCase::new(3, [2, 7, 6], &units);
     let loss = |case: &ConvCase| -> f64 {
-        let naive = case.naive(Precision::F32, None);
+        let naive = case.naive(Precision::F32, false);
         let terms = naive.output().iter().zip(&case.output_gradient);
         terms.map(|(output, gradient)| output * f64::from(*gradient)).sum()
     };
-    let naive = case.naive(Precision::F32, None);
+    let naive = case.naive(Precision::F32, false);
     let gradient: Vec<f64> = case.output_gradient.iter().copied().map(f64::from).collect();
     let gradients = naive.backward(&gradient, false);
 
@@ -249,13 +249,46 @@ fn results_are_the_same_bits_for_any_number_of_threads() {
 }
 
 #[test]
+fn every_path_agrees_where_the_statistics_of_some_units_are_fixed() {
+    let biased_norm = Unit { bias: true, ..Unit::new(9) };
+    let units = [Unit::new(33), pooled(biased_norm), biased(Unit::new(6)), unit(4, [2, 2], 0)];
+    for fixed in [&[0][..], &[1], &[0, 1, 2], &[3], &[0, 1, 2, 3]] {
+        ConvCase::new(18, [3, 6, 5], &units).with_fixed(fixed).check();
+    }
+}
+
+#[test]
+fn gradients_from_a_unit_on_are_those_of_all_units() {
+    let case = ConvCase::new(5, [3, 5, 4], &[Unit::new(6), pooled(Unit::new(7)), Unit::new(3)]);
+    for engine in engines() {
+        let (pass, all) = case.train(engine);
+        let (parameters, gradient) = (case.parameters(), &case.output_gradient);
+        for first in 0..3 {
+            let to = GradientsTo::Unit(first);
+            let some =
+                backward(&pass, &case.stack, &case.images, &parameters, gradient, to).unwrap();
+            assert!(some.images.is_none());
+            for (index, (found, expected)) in some.units.iter().zip(&all.units).enumerate() {
+                if index < first {
+                    assert!(found.weight.is_empty() && found.gamma.is_empty());
+                } else {
+                    assert_eq!(found.weight, expected.weight, "{engine:?}");
+                    assert_eq!(found.gamma, expected.gamma, "{engine:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn omitting_the_gradients_of_the_images_does_not_change_the_others() {
     let case = ConvCase::new(5, [3, 5, 4], &[Unit::new(6), pooled(Unit::new(7))]);
     for engine in engines() {
         let (pass, all) = case.train(engine);
         let parameters = case.parameters();
         let gradient = &case.output_gradient;
-        let lean = backward(&pass, &case.stack, &case.images, &parameters, gradient, false);
+        let lean =
+            backward(&pass, &case.stack, &case.images, &parameters, gradient, GradientsTo::Unit(0));
         let lean = lean.unwrap();
         assert!(lean.images.is_none());
         let lean = StackGradients { images: all.images.clone(), ..lean };

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use lsoftmax_kernels::conv::{Parameters, Stack, Unit, backward, forward};
+use lsoftmax_kernels::conv::{GradientsTo, Parameters, Stack, Unit, backward, forward};
 use lsoftmax_kernels::{Engine, KernelPath, Precision, release_buffers};
 
 /// Allocations of at least this many bytes are large.
@@ -68,7 +68,7 @@ fn training_makes_no_large_allocations_after_the_first_step() {
     let step = |engine: Engine| {
         let pass = forward(engine, &stack, &images, &parameters).unwrap();
         let gradient = vec![0.5; pass.output.len()];
-        backward(&pass, &stack, &images, &parameters, &gradient, true).unwrap();
+        backward(&pass, &stack, &images, &parameters, &gradient, GradientsTo::Images).unwrap();
     };
     for precision in [Precision::F32, Precision::Bf16] {
         for path in KernelPath::ALL.into_iter().filter(|path| path.is_available()) {

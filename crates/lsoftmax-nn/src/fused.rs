@@ -19,13 +19,14 @@ use lsoftmax_flex::{
 };
 use lsoftmax_kernels::Buffer;
 use lsoftmax_kernels::conv::{
-    Moments, Parameters, Stack, StackForward, UnitGradients, backward, forward, infer,
+    GradientsTo, Moments, Parameters, Stack, StackForward, UnitGradients, backward,
+    forward_with_fixed, infer,
 };
 
 use crate::{ConvUnit, NetworkError};
 
-/// The output of the units, if the kernels support them: f32 on the CPU, either all units training or
-/// inference.
+/// The output of the units, if the kernels support them: f32 on the CPU. Without autodiff, and in frozen
+/// units, batch norm uses the running statistics.
 pub(crate) fn run(
     units: &[ConvUnit],
     stack: &Arc<Stack>,
@@ -43,17 +44,17 @@ pub(crate) fn run(
 
     let values = as_slice(&inputs.images);
     if !images.device().is_autodiff() {
-        let moments = running_moments(units);
+        let moments: Vec<_> = units.iter().map(running_moments).collect();
         let output = infer(engine, stack, values, &inputs.parameters(), &moments)?;
         return Ok(Some(into_tensor(from_buffer(output, shape))));
     }
-    if !units.iter().all(|unit| unit.gamma.is_none() || unit.trains_on(images)) {
-        return Ok(None);
-    }
     let Some(nodes) = Nodes::new(units, images) else { return Ok(None) };
-    let pass = forward(engine, stack, values, &inputs.parameters())?;
+    let uses_batch = |unit: &ConvUnit| unit.gamma.is_some() && unit.trains_on(images);
+    let fixed = |unit| (!uses_batch(unit)).then(|| running_moments(unit));
+    let fixed: Vec<_> = units.iter().map(fixed).collect();
+    let pass = forward_with_fixed(engine, stack, values, &inputs.parameters(), &fixed)?;
     for (index, (unit, moments)) in units.iter().zip(&pass.moments).enumerate() {
-        if unit.gamma.is_some() {
+        if uses_batch(unit) {
             let [_, height, width] = stack.convolved(index);
             let values = |numbers: &[f32]| Tensor::<1>::from_floats(numbers, &images.device());
             let (mean, variance) = (values(&moments.mean), values(&moments.variance));
@@ -115,17 +116,13 @@ impl NetworkTensors {
     }
 }
 
-/// The running statistics of units.
-fn running_moments(units: &[ConvUnit]) -> Vec<Moments> {
+/// The running statistics of a unit; empty without batch norm.
+fn running_moments(unit: &ConvUnit) -> Moments {
     let values = |running: &Option<RunningState<Tensor<1>>>| {
         let values = running.as_ref().and_then(|running| contiguous(running.value()));
         values.map_or(Vec::new(), |values| as_slice(&values).to_vec())
     };
-    let moments = |unit: &ConvUnit| Moments {
-        mean: values(&unit.running_mean),
-        variance: values(&unit.running_var),
-    };
-    units.iter().map(moments).collect()
+    Moments { mean: values(&unit.running_mean), variance: values(&unit.running_var) }
 }
 
 /// The graph nodes of the inputs.
@@ -133,21 +130,29 @@ struct Nodes {
     images: NodeGuard,
     /// In the order of [`parameter_gradients`].
     units: Vec<Vec<NodeGuard>>,
+    /// The first unit with a parameter that is not frozen.
+    first: usize,
     context: burn::backend::DispatchAutodiffContext,
 }
 
 impl Nodes {
     /// `None` if a tensor is not on an autodiff device.
     fn new(units: &[ConvUnit], images: &Tensor<4>) -> Option<Self> {
-        let units = units.iter().map(|unit| {
+        let tensors = units.iter().map(|unit| {
             let vectors = [&unit.bias, &unit.gamma, &unit.beta, &unit.slope];
             let vectors = vectors.into_iter().flatten().map(|vector| tracked(vector.val()));
             let tensors = std::iter::once(tracked(unit.weight.val())).chain(vectors);
-            tensors.map(|tensor| Some(tensor?.node())).collect::<Option<Vec<_>>>()
+            tensors.collect::<Option<Vec<_>>>()
         });
-        let units = units.collect::<Option<_>>()?;
-        let context = images.clone().into_dispatch().autodiff;
-        Some(Self { images: tracked(images.clone())?.node(), units, context })
+        let tensors: Vec<Vec<TrackedTensor>> = tensors.collect::<Option<_>>()?;
+        let first = tensors.iter().position(|unit| unit.iter().any(TrackedTensor::is_tracked));
+        let nodes = |unit: &Vec<TrackedTensor>| unit.iter().map(TrackedTensor::node).collect();
+        Some(Self {
+            images: tracked(images.clone())?.node(),
+            units: tensors.iter().map(nodes).collect(),
+            first: first.unwrap_or(0),
+            context: images.clone().into_dispatch().autodiff,
+        })
     }
 
     /// Registers images and units in the graph.
@@ -161,9 +166,12 @@ impl Nodes {
         let output = from_buffer(std::mem::take(&mut forward.output), shape);
         let entry = ImagesBackward.prepare::<NoCheckpointing>([self.images]);
         let entry = entry.compute_bound().stateful();
-        let want_images = matches!(entry, OpsKind::Tracked(_));
+        let to = match entry {
+            OpsKind::Tracked(_) => GradientsTo::Images,
+            OpsKind::UnTracked(_) => GradientsTo::Unit(self.first),
+        };
         let state = Mutex::new(PassState::Computed(Box::new(forward)));
-        let pass = Arc::new(NetworkPass { stack, inputs, want_images, state });
+        let pass = Arc::new(NetworkPass { stack, inputs, to, state });
         let mut last = match entry {
             OpsKind::Tracked(prep) => prep.finish(pass.clone(), placeholder()),
             OpsKind::UnTracked(prep) => prep.finish(placeholder()),
@@ -216,7 +224,7 @@ fn register_with<const N: usize>(
 struct NetworkPass {
     stack: Arc<Stack>,
     inputs: NetworkTensors,
-    want_images: bool,
+    to: GradientsTo,
     state: Mutex<PassState>,
 }
 
@@ -297,14 +305,8 @@ impl Backward<Flex, 1> for ImagesBackward {
 impl NetworkPass {
     fn differentiate(&self, forward: &StackForward, upstream: &[f32]) -> PassState {
         let images = as_slice(&self.inputs.images);
-        let found = backward(
-            forward,
-            &self.stack,
-            images,
-            &self.inputs.parameters(),
-            upstream,
-            self.want_images,
-        );
+        let found =
+            backward(forward, &self.stack, images, &self.inputs.parameters(), upstream, self.to);
         let found = found.expect("the forward pass has checked the sizes");
         PassState::Differentiated {
             images: found.images,

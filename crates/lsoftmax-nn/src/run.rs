@@ -10,8 +10,6 @@ use crate::{ConvUnit, NetworkError, composed, fused};
 
 /// Computes a chain of units: fused by the kernels on the CPU, composed of Burn's own operations
 /// elsewhere.
-///
-/// A frozen unit on a device with autodiff is composed too, since the kernels do not support it.
 pub(crate) fn units(
     units: &[ConvUnit],
     stack: &Arc<Stack>,

@@ -146,6 +146,44 @@ fn bf16_stays_near_f32() {
 }
 
 #[test]
+fn kernels_and_composed_operations_agree_where_some_units_are_frozen() {
+    let config = config(Activation::Prelu);
+    for frozen in [&[0][..], &[0, 1, 2], &[1, 3], &[5]] {
+        let run = |execution: Execution| {
+            let device = Device::flex().autodiff();
+            let mut network = network(&config, &device).with_execution(execution);
+            // So that the running statistics are not those of a new network.
+            network.forward(batch(&device, [9, 3, 19, 15])).unwrap();
+            for unit in frozen {
+                network.units[*unit] = network.units[*unit].clone().freeze();
+            }
+            let images = batch(&device, [17, 3, 19, 15]);
+            let upstream = batch(&device, [1, 1, 17, 10]).reshape([17, 10]);
+            let features = network.forward(images).unwrap();
+            let gradients = (features.clone() * upstream).sum().backward();
+            (network, features, gradients)
+        };
+        let (fused, found, fused_gradients) = run(Execution::default());
+        let (plain, expected, plain_gradients) = run(Execution::Composed);
+        assert_close("features", &numbers(found), &numbers(expected), 1e-4);
+        for (index, (fused, plain)) in fused.units.iter().zip(&plain.units).enumerate() {
+            if frozen.contains(&index) {
+                assert!(fused.weight.val().grad(&fused_gradients).is_none());
+                let running =
+                    |unit: &ConvUnit| numbers(unit.running_mean.as_ref().unwrap().value());
+                assert_close("running statistics", &running(fused), &running(plain), 1e-4);
+                continue;
+            }
+            let found = parameters(fused, &fused_gradients);
+            let expected = parameters(plain, &plain_gradients);
+            for ((name, found), (_, expected)) in found.into_iter().zip(expected) {
+                assert_close(&format!("{name} of unit {index}"), &found, &expected, 1e-3);
+            }
+        }
+    }
+}
+
+#[test]
 fn frozen_first_layers_have_no_gradients_and_do_not_affect_the_others() {
     let config = config(Activation::Prelu);
     let run = |frozen: bool| {

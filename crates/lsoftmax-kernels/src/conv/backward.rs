@@ -6,6 +6,8 @@
 //! cache, it also computes the sums that the previous unit's batch norm needs. So each stored
 //! convolution is read twice, and each gradient between two units is written once and read once.
 
+use std::cmp::Ordering;
+
 use rayon::prelude::*;
 
 use super::conv_kernel::ConvKernel;
@@ -27,8 +29,26 @@ use crate::engine::with_kernel;
 pub struct StackGradients {
     /// Of the images, N x C x H x W, if requested.
     pub images: Option<Buffer>,
-    /// Of each unit's parameters.
+    /// Of each unit's parameters; empty for units whose gradients were not requested.
     pub units: Vec<UnitGradients>,
+}
+
+/// How far back gradients are computed, from the last unit on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GradientsTo {
+    /// Those of all parameters and of the images.
+    Images,
+    /// Those of the parameters of this unit and the later ones. The units before it are frozen.
+    Unit(usize),
+}
+
+impl GradientsTo {
+    fn first_unit(self) -> usize {
+        match self {
+            GradientsTo::Images => 0,
+            GradientsTo::Unit(unit) => unit,
+        }
+    }
 }
 
 /// The gradients of a unit's parameters; empty for those that it does not have.
@@ -36,7 +56,7 @@ pub struct StackGradients {
 pub struct UnitGradients {
     /// Filters x channels x height x width.
     pub weight: Buffer,
-    /// One per filter. Zero with batch norm, which cancels any bias.
+    /// One per filter. Zero with batch norm by the statistics of the batch, which cancels any bias.
     pub bias: Vec<f32>,
     /// One per filter.
     pub gamma: Vec<f32>,
@@ -46,7 +66,7 @@ pub struct UnitGradients {
     pub slope: Vec<f32>,
 }
 
-/// The gradients of the parameters and, with `want_images`, of the images.
+/// The gradients of the parameters and the images, as far back as `to`.
 ///
 /// `images` and `parameters` must be those of the forward pass.
 ///
@@ -58,7 +78,7 @@ pub fn backward(
     images: &[f32],
     parameters: &[Parameters<'_>],
     output_gradient: &[f32],
-    want_images: bool,
+    to: GradientsTo,
 ) -> Result<StackGradients, StackError> {
     let count = stack.images(images)?;
     stack.check(parameters)?;
@@ -75,12 +95,7 @@ pub fn backward(
     expect("the forward pass's output", forward.count * size, count * size)?;
     expect("the output's gradient", count * size, output_gradient.len())?;
     let inputs = BackwardInputs { forward, stack, images, parameters, count };
-    Ok(with_kernel!(forward.engine, |kernel| run_backward(
-        kernel,
-        &inputs,
-        output_gradient,
-        want_images
-    )))
+    Ok(with_kernel!(forward.engine, |kernel| run_backward(kernel, &inputs, output_gradient, to)))
 }
 
 /// The inputs of the backward pass.
@@ -101,7 +116,7 @@ fn run_backward<K: ConvKernel>(
     kernel: K,
     inputs: &BackwardInputs<'_>,
     output_gradient: &[f32],
-    want_images: bool,
+    to: GradientsTo,
 ) -> StackGradients {
     let BackwardInputs { forward, stack, parameters, count, .. } = *inputs;
     let units = stack.units();
@@ -112,16 +127,17 @@ fn run_backward<K: ConvKernel>(
         })
         .collect();
     let mut gradients: Vec<UnitGradients> = Vec::new();
+    gradients.resize_with(units.len(), UnitGradients::default);
     let mut images = None;
     let (mut dy, mut sums) =
         pack_output_gradient(kernel, inputs, &ready[units.len() - 1], output_gradient);
-    for index in (0..units.len()).rev() {
+    for index in (to.first_unit()..units.len()).rev() {
         let (layer, affine) = &ready[index];
         let values = count * layer.output.pixels();
         let norm: Vec<_> = affine
             .iter()
             .zip(&sums)
-            .map(|(affine, sums)| match units[index].norm {
+            .map(|(affine, sums)| match units[index].norm && !forward.fixed[index] {
                 true => NormBackward::new(affine, sums, values),
                 false => NormBackward::NONE,
             })
@@ -134,35 +150,20 @@ fn run_backward<K: ConvKernel>(
             norm: &norm,
             previous: index.checked_sub(1).map(|i| &ready[i]),
         };
-        let (weight, next) = step.run(kernel, &dy, want_images);
-        gradients.push(parameter_gradients(stack, index, weight, &sums));
+        let wanted = match index.cmp(&to.first_unit()) {
+            Ordering::Greater => WantedInput::PreviousUnit,
+            _ if to == GradientsTo::Images => WantedInput::Images,
+            _ => WantedInput::None,
+        };
+        let (weight, next) = step.run(kernel, &dy, wanted);
+        gradients[index] = step.parameter_gradients(weight, &sums);
         match next {
             InputGradient::PreviousUnit(gradient, found) => (dy, sums) = (gradient, found),
-            InputGradient::Images(gradient) => images = gradient,
+            InputGradient::Images(gradient) => images = Some(gradient),
+            InputGradient::None => {}
         }
     }
-    gradients.reverse();
     StackGradients { images, units: gradients }
-}
-
-fn parameter_gradients(
-    stack: &Stack,
-    index: usize,
-    weight: Buffer,
-    sums: &[GradientSums],
-) -> UnitGradients {
-    let unit = stack.units()[index];
-    let per_filter = |wanted: bool, value: &dyn Fn(&GradientSums, usize) -> f64| -> Vec<f32> {
-        let filters = if wanted { unit.filters } else { 0 };
-        (0..filters).map(|f| value(&sums[f / CHANNELS], f % CHANNELS) as f32).collect()
-    };
-    UnitGradients {
-        weight,
-        bias: per_filter(unit.bias, &|sums, c| if unit.norm { 0.0 } else { sums.du[c] }),
-        gamma: per_filter(unit.norm, &|sums, c| sums.du_hat[c]),
-        beta: per_filter(unit.norm, &|sums, c| sums.du[c]),
-        slope: per_filter(unit.prelu, &|sums, c| sums.dy_u[c]),
-    }
 }
 
 /// The gradient of the stack's output, in the blocked layout, and the last unit's sums.
@@ -214,12 +215,20 @@ fn total(blocks: &[Vec<GradientSums>]) -> Vec<GradientSums> {
     total
 }
 
+/// Which gradient of its input a unit computes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WantedInput {
+    PreviousUnit,
+    Images,
+    None,
+}
+
 /// The gradient of a unit's input.
 enum InputGradient {
     /// The gradient of the previous unit's output, and that unit's sums.
     PreviousUnit(Buffer, Vec<GradientSums>),
-    /// The gradient of the images, if requested.
-    Images(Option<Buffer>),
+    Images(Buffer),
+    None,
 }
 
 /// The backward pass of one unit.
@@ -246,7 +255,7 @@ impl UnitBackwardPass<'_> {
         &self,
         kernel: K,
         dy: &Buffer,
-        want_images: bool,
+        wanted: WantedInput,
     ) -> (Buffer, InputGradient) {
         let BackwardInputs { stack, count, parameters, .. } = *self.inputs;
         let layer = self.layer;
@@ -259,13 +268,14 @@ impl UnitBackwardPass<'_> {
         let parts = blocks.div_ceil(part_blocks);
         let mut weight = Buffer::new(parts * len);
 
-        let first = self.index == 0;
-        let packed = (!first || want_images).then(|| {
+        let packed = (wanted != WantedInput::None).then(|| {
             PackedConv::new(kernel, layer, Direction::Backward, count, &parameters[self.index])
         });
-        let words = if first { 0 } else { layer.input.words::<K>() };
+        let to_previous = wanted == WantedInput::PreviousUnit;
+        let words = if to_previous { layer.input.words::<K>() } else { 0 };
         let mut dx = Buffer::new(blocks * words);
-        let size: usize = if first && want_images { stack.input().iter().product() } else { 0 };
+        let to_images = wanted == WantedInput::Images;
+        let size: usize = if to_images { stack.input().iter().product() } else { 0 };
         let mut images = Buffer::new(count * size);
         images.fill(0.0);
 
@@ -289,7 +299,7 @@ impl UnitBackwardPass<'_> {
                                 kernel, &overlaps, dy, block, live, scratch, weight,
                             );
                             match &packed {
-                                Some(packed) if first => {
+                                Some(packed) if to_images => {
                                     self.image_gradient(kernel, packed, live, scratch, images);
                                     Vec::new()
                                 }
@@ -306,12 +316,33 @@ impl UnitBackwardPass<'_> {
         };
         let shape = layer.weight;
         let weight = unpack_weight_gradient(&weight, len, layer.input, layer.output, shape);
-        let next = if first {
-            InputGradient::Images(want_images.then_some(images))
-        } else {
-            InputGradient::PreviousUnit(dx, total(&sums.concat()))
+        let next = match wanted {
+            WantedInput::PreviousUnit => InputGradient::PreviousUnit(dx, total(&sums.concat())),
+            WantedInput::Images => InputGradient::Images(images),
+            WantedInput::None => InputGradient::None,
         };
         (weight, next)
+    }
+
+    fn parameter_gradients(&self, weight: Buffer, sums: &[GradientSums]) -> UnitGradients {
+        let unit = self.inputs.stack.units()[self.index];
+        let per_filter = |wanted: bool, value: &dyn Fn(usize, usize) -> f64| -> Vec<f32> {
+            let filters = if wanted { unit.filters } else { 0 };
+            (0..filters).map(|f| value(f / CHANNELS, f % CHANNELS) as f32).collect()
+        };
+        // The statistics of the batch cancel any bias.
+        let cancelled = unit.norm && !self.inputs.forward.fixed[self.index];
+        let bias = |group: usize, c: usize| match cancelled {
+            true => 0.0,
+            false => f64::from(self.affine[group].scale[c]) * sums[group].du[c],
+        };
+        UnitGradients {
+            weight,
+            bias: per_filter(unit.bias, &bias),
+            gamma: per_filter(unit.norm, &|group, c| sums[group].du_hat[c]),
+            beta: per_filter(unit.norm, &|group, c| sums[group].du[c]),
+            slope: per_filter(unit.prelu, &|group, c| sums[group].dy_u[c]),
+        }
     }
 
     /// Adds the weight gradient of one block to `weight`, and leaves dz in `scratch`.

@@ -19,8 +19,10 @@ use crate::engine::with_kernel;
 pub struct StackForward {
     /// N x C x H x W. The backward pass does not need it, so it may be moved out.
     pub output: Buffer,
-    /// Each unit's batch statistics.
+    /// Each unit's statistics: those of the batch, unless fixed ones were given.
     pub moments: Vec<Moments>,
+    /// Whether each unit's statistics were given.
+    pub(super) fixed: Vec<bool>,
     /// Each unit's convolution, in the blocked layout.
     pub(super) convolved: Vec<Buffer>,
     pub(super) engine: Engine,
@@ -39,10 +41,27 @@ pub fn forward(
     images: &[f32],
     parameters: &[Parameters<'_>],
 ) -> Result<StackForward, StackError> {
+    let none = vec![None; stack.units().len()];
+    forward_with_fixed(engine, stack, images, parameters, &none)
+}
+
+/// As [`forward`], where the units with `fixed` statistics use those instead of the batch's: the frozen
+/// units of a network that is being fine-tuned.
+///
+/// # Errors
+/// When the sizes of images, parameters or statistics do not match the stack.
+pub fn forward_with_fixed(
+    engine: Engine,
+    stack: &Stack,
+    images: &[f32],
+    parameters: &[Parameters<'_>],
+    fixed: &[Option<Moments>],
+) -> Result<StackForward, StackError> {
     let count = stack.images(images)?;
     stack.check(parameters)?;
+    stack.check_fixed(fixed)?;
     Ok(with_kernel!(engine, |kernel| run_training(
-        kernel, engine, stack, images, count, parameters
+        kernel, engine, stack, images, count, parameters, fixed
     )))
 }
 
@@ -80,6 +99,7 @@ fn run_training<K: ConvKernel>(
     images: &[f32],
     count: usize,
     parameters: &[Parameters<'_>],
+    fixed: &[Option<Moments>],
 ) -> StackForward {
     let mut convolved: Vec<Buffer> = Vec::new();
     let mut moments: Vec<Moments> = Vec::new();
@@ -88,6 +108,7 @@ fn run_training<K: ConvKernel>(
         let layer = ConvLayer::new(stack, index);
         let packed = PackedConv::new(kernel, &layer, Direction::Forward, count, &parameters[index]);
         let source = InputSource { stack, images, previous: previous.as_ref(), index };
+        let wants_moments = unit.norm && fixed[index].is_none();
         let words = layer.output.words::<K>();
         let mut z = Buffer::new(count.div_ceil(IMAGES) * words);
         let previous_z = convolved.last();
@@ -104,7 +125,7 @@ fn run_training<K: ConvKernel>(
                         #[inline(always)]
                         || {
                             add_bias(rows, bias);
-                            if unit.norm {
+                            if wants_moments {
                                 found.add::<K::Simd>(group, rows);
                             }
                             write_rows(kernel, layer.output, live, group, pixel, rows, z);
@@ -118,8 +139,11 @@ fn run_training<K: ConvKernel>(
                 found
             })
             .collect();
-        let found =
-            if unit.norm { BlockMoments::combine(&sums, unit.filters) } else { Moments::default() };
+        let found = match &fixed[index] {
+            Some(moments) => moments.clone(),
+            None if unit.norm => BlockMoments::combine(&sums, unit.filters),
+            None => Moments::default(),
+        };
         previous = Some((layer, Affine::new(unit.filters, &parameters[index], &found)));
         moments.push(found);
         convolved.push(z);
@@ -128,7 +152,8 @@ fn run_training<K: ConvKernel>(
     let last = epilogue(stack, stack.units().len() - 1, layer, affine);
     let z = convolved.last().expect("a stack has units");
     let output = unpack_images(kernel, last, z, count);
-    StackForward { output, moments, convolved, engine, stack: stack.clone(), count }
+    let fixed = fixed.iter().map(Option::is_some).collect();
+    StackForward { output, moments, fixed, convolved, engine, stack: stack.clone(), count }
 }
 
 /// The epilogue of a unit.

@@ -31,8 +31,8 @@ mod product;
 mod stack;
 mod weights;
 
-pub use backward::{StackGradients, UnitGradients, backward};
-pub use forward::{StackForward, forward, infer};
+pub use backward::{GradientsTo, StackGradients, UnitGradients, backward};
+pub use forward::{StackForward, forward, forward_with_fixed, infer};
 pub use stack::{Moments, Parameters, Stack, StackError, Unit};
 
 /// Batch norm's ε, added to the variance before its square root.

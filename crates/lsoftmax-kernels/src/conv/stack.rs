@@ -272,12 +272,22 @@ impl Stack {
 
     pub(super) fn check_moments(&self, moments: &[Moments]) -> Result<(), StackError> {
         self.check_count("statistics", moments.len())?;
-        for (index, (unit, given)) in self.units.iter().zip(moments).enumerate() {
-            let expected = if unit.norm { unit.filters } else { 0 };
-            expect("the mean", index, expected, &given.mean)?;
-            expect("the variance", index, expected, &given.variance)?;
-        }
-        Ok(())
+        moments.iter().enumerate().try_for_each(|(index, given)| self.check_unit(index, given))
+    }
+
+    /// Checks the statistics of the units that have them.
+    pub(super) fn check_fixed(&self, fixed: &[Option<Moments>]) -> Result<(), StackError> {
+        self.check_count("statistics", fixed.len())?;
+        let given =
+            fixed.iter().enumerate().filter_map(|(index, fixed)| Some((index, fixed.as_ref()?)));
+        given.into_iter().try_for_each(|(index, given)| self.check_unit(index, given))
+    }
+
+    fn check_unit(&self, index: usize, given: &Moments) -> Result<(), StackError> {
+        let unit = self.units[index];
+        let expected = if unit.norm { unit.filters } else { 0 };
+        expect("the mean", index, expected, &given.mean)?;
+        expect("the variance", index, expected, &given.variance)
     }
 
     fn check_count(&self, what: &'static str, found: usize) -> Result<(), StackError> {

@@ -2,7 +2,7 @@
 
 use lsoftmax_kernels::Precision;
 use lsoftmax_kernels::conv::{
-    EPSILON, Moments, Parameters, Stack, StackError, Unit, backward, forward, infer,
+    EPSILON, GradientsTo, Moments, Parameters, Stack, StackError, Unit, backward, forward, infer,
 };
 
 use crate::conv_naive::case::{ConvCase, OwnedParameters, bare, biased, pooled, strided, unit};
@@ -177,7 +177,7 @@ fn a_variance_in_the_range_of_f32_is_correct_where_the_sum_of_squares_overflows(
 fn statistics_are_accurate_where_the_mean_is_large_relative_to_the_deviation() {
     let mut case = ConvCase::new(17, [3, 6, 5], &[unit(33, [3, 3], 0)]);
     case.images.iter_mut().for_each(|value| *value += 30.0);
-    let naive = case.naive(Precision::F32, None);
+    let naive = case.naive(Precision::F32, false);
     let (mean, variance) = naive.moments().next().unwrap();
     for engine in engines().into_iter().filter(|engine| engine.precision() == Precision::F32) {
         let pass = case.train(engine).0;
@@ -195,7 +195,7 @@ fn a_nan_reaches_exactly_the_outputs_that_depend_on_it() {
         let mut case = ConvCase::new(17, [3, 7, 5], &units);
         case.images[place] = f32::NAN;
         let expected: Vec<bool> =
-            case.naive(Precision::F32, None).output().iter().map(|v| v.is_nan()).collect();
+            case.naive(Precision::F32, false).output().iter().map(|v| v.is_nan()).collect();
         assert!(expected.contains(&true) && expected.contains(&false));
         for engine in engines() {
             let (pass, gradients) = case.train(engine);
@@ -308,7 +308,10 @@ fn backward_rejects_arguments_that_do_not_match_the_forward_pass() {
     let (parameters, gradient) = (case.parameters(), &case.output_gradient[..]);
     let pass = forward(engines()[0], &case.stack, &case.images, &parameters).unwrap();
     let message = |images: &[f32], parameters: &[Parameters<'_>], gradient: &[f32]| {
-        backward(&pass, &case.stack, images, parameters, gradient, true).err().unwrap().to_string()
+        backward(&pass, &case.stack, images, parameters, gradient, GradientsTo::Images)
+            .err()
+            .unwrap()
+            .to_string()
     };
     let error = message(&case.images, &parameters, &gradient[1..]);
     assert!(error.contains("72") && error.contains("71"), "{error}");
@@ -333,7 +336,14 @@ fn backward_rejects_a_different_stack() {
     let gradient = &case.output_gradient[..];
     let pass = forward(engines()[0], &case.stack, &case.images, &case.parameters()).unwrap();
     let other = ConvCase::new(2, [3, 5, 4], &[Unit::new(5)]);
-    let result = backward(&pass, &other.stack, &case.images, &other.parameters(), gradient, true);
+    let result = backward(
+        &pass,
+        &other.stack,
+        &case.images,
+        &other.parameters(),
+        gradient,
+        GradientsTo::Images,
+    );
     assert!(result.is_err());
     // Different stacks with the same output shape.
     let same_output = [
@@ -347,7 +357,8 @@ fn backward_rejects_a_different_stack() {
         let other = ConvCase::new(2, [3, 5, 4], &units);
         assert_eq!(other.stack.output(), case.stack.output());
         let parameters = other.parameters();
-        let result = backward(&pass, &other.stack, &case.images, &parameters, gradient, true);
+        let result =
+            backward(&pass, &other.stack, &case.images, &parameters, gradient, GradientsTo::Images);
         assert!(result.is_err(), "{units:?}");
     }
 }

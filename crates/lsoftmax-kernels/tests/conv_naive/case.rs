@@ -1,7 +1,8 @@
 //! Random stacks, run on every path and compared with the naive version.
 
 use lsoftmax_kernels::conv::{
-    Moments, Parameters, Stack, StackForward, StackGradients, Unit, backward, forward, infer,
+    GradientsTo, Moments, Parameters, Stack, StackForward, StackGradients, Unit, backward,
+    forward_with_fixed, infer,
 };
 use lsoftmax_kernels::{Engine, Precision};
 use lsoftmax_testing::{Congruential, largest};
@@ -70,6 +71,8 @@ pub struct ConvCase {
     pub output_gradient: Vec<f32>,
     /// Statistics for inference, different from those of the batch.
     pub moments: Vec<Moments>,
+    /// Whether each unit uses those in training, too.
+    pub fixed: Vec<bool>,
 }
 
 fn wide(values: &[f32]) -> Vec<f64> {
@@ -101,15 +104,22 @@ impl ConvCase {
         let images = numbers.singles(batch * input.iter().product::<usize>(), 0.1, 1.7);
         let outputs = batch * stack.output().iter().product::<usize>();
         let output_gradient = numbers.singles(outputs, 0.05, 1.0);
-        Self { stack, batch, images, units: owned, output_gradient, moments }
+        let fixed = vec![false; units.len()];
+        Self { stack, batch, images, units: owned, output_gradient, moments, fixed }
     }
 
     pub fn parameters(&self) -> Vec<Parameters<'_>> {
         self.units.iter().map(OwnedParameters::parameters).collect()
     }
 
-    /// The naive version, with the statistics of the batch or the given ones.
-    pub fn naive(&self, precision: Precision, moments: Option<&[Moments]>) -> NaiveStack<'_> {
+    /// With statistics that training does not change in the given units.
+    pub fn with_fixed(mut self, units: &[usize]) -> Self {
+        units.iter().for_each(|unit| self.fixed[*unit] = true);
+        self
+    }
+
+    /// The naive version, in inference or in training.
+    pub fn naive(&self, precision: Precision, inference: bool) -> NaiveStack<'_> {
         let values = |unit: &OwnedParameters| NaiveParameters {
             weight: wide(&unit.weight),
             bias: wide(&unit.bias),
@@ -118,16 +128,23 @@ impl ConvCase {
             slope: wide(&unit.slope),
         };
         let units: Vec<NaiveParameters> = self.units.iter().map(values).collect();
-        NaiveStack::forward(&self.stack, &units, &wide(&self.images), precision, moments)
+        let given = self.moments.iter().zip(&self.fixed);
+        let given: Vec<_> =
+            given.map(|(moments, fixed)| (inference || *fixed).then_some(moments)).collect();
+        NaiveStack::forward(&self.stack, &units, &wide(&self.images), precision, &given)
     }
 
     /// A training step through the kernels.
     pub fn train(&self, engine: Engine) -> (StackForward, StackGradients) {
         let parameters = self.parameters();
-        let pass = forward(engine, &self.stack, &self.images, &parameters).unwrap();
+        let fixed = self.moments.iter().zip(&self.fixed);
+        let fixed: Vec<_> = fixed.map(|(moments, fixed)| fixed.then(|| moments.clone())).collect();
+        let pass =
+            forward_with_fixed(engine, &self.stack, &self.images, &parameters, &fixed).unwrap();
         let gradient = &self.output_gradient;
         let gradients =
-            backward(&pass, &self.stack, &self.images, &parameters, gradient, true).unwrap();
+            backward(&pass, &self.stack, &self.images, &parameters, gradient, GradientsTo::Images)
+                .unwrap();
         (pass, gradients)
     }
 
@@ -142,7 +159,7 @@ impl ConvCase {
     pub fn check(&self) {
         for precision in [Precision::F32, Precision::Bf16] {
             let mut case = self.clone();
-            let naive = self.naive(precision, None);
+            let naive = self.naive(precision, false);
             // No gradient where the last PReLU or pooling is ambiguous.
             for (gradient, ambiguous) in
                 case.output_gradient.iter_mut().zip(naive.ambiguous_outputs())
@@ -153,7 +170,7 @@ impl ConvCase {
             let gradient = wide(&case.output_gradient);
             let expected = naive.backward(&gradient, false);
             let flipped = (self.units.len() > 1).then(|| naive.backward(&gradient, true));
-            let inferred = self.naive(precision, Some(&self.moments)).output().to_vec();
+            let inferred = self.naive(precision, true).output().to_vec();
 
             for engine in engines().into_iter().filter(|e| e.precision() == precision) {
                 if self.is_too_slow(engine) {

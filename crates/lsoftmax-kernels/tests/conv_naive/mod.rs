@@ -25,6 +25,8 @@ struct NaiveUnitForward {
     input: Vec<f64>,
     /// After the convolution, as it is stored.
     z: Vec<f64>,
+    /// Whether the statistics were given.
+    fixed: bool,
     mean: Vec<f64>,
     variance: Vec<f64>,
     /// After batch norm.
@@ -105,13 +107,13 @@ fn rms(values: &[f64]) -> f64 {
 }
 
 impl<'a> NaiveStack<'a> {
-    /// The forward pass, with the statistics of the batch or the given ones.
+    /// The forward pass, with the statistics of the batch or, for units that have them, the given ones.
     pub fn forward(
         stack: &'a Stack,
         units: &[NaiveParameters],
         images: &[f64],
         precision: Precision,
-        moments: Option<&[Moments]>,
+        given: &[Option<&Moments>],
     ) -> Self {
         let batch = images.len() / stack.input().iter().product::<usize>();
         let units: Vec<NaiveParameters> = units
@@ -124,7 +126,7 @@ impl<'a> NaiveStack<'a> {
         let mut naive = Self { stack, units, precision, batch, passes: Vec::new() };
         for index in 0..naive.units.len() {
             let input = naive.passes.last().map_or(images, |pass| &pass.output);
-            let pass = naive.unit_forward(index, input, moments.map(|moments| &moments[index]));
+            let pass = naive.unit_forward(index, input, given[index]);
             naive.passes.push(pass);
         }
         naive
@@ -189,7 +191,8 @@ impl<'a> NaiveStack<'a> {
             false => (0..len).map(|index| [index; 2]).collect(),
         };
         let output = chosen.iter().map(|[first, _]| a[*first]).collect();
-        NaiveUnitForward { input, z, mean, variance, u, chosen, ambiguous, output }
+        let fixed = given.is_some();
+        NaiveUnitForward { input, z, fixed, mean, variance, u, chosen, ambiguous, output }
     }
 
     pub fn output(&self) -> &[f64] {
@@ -269,8 +272,9 @@ impl<'a> NaiveStack<'a> {
                 .zip(&du)
                 .zip(&normal)
                 .map(|((f, du), normal)| {
-                    let rest = du - beta.values[f] / count - normal * gamma.values[f] / count;
-                    values.gamma[f] * scale(f) * rest
+                    let through_moments = (beta.values[f] + normal * gamma.values[f]) / count;
+                    let rest = if pass.fixed { 0.0 } else { through_moments };
+                    values.gamma[f] * scale(f) * (du - rest)
                 })
                 .collect();
         } else {
@@ -286,7 +290,7 @@ impl<'a> NaiveStack<'a> {
             input[i] += dz[o] * values.weight[k];
         });
         let weight = Expected { values: weight, usual: bias.usual * rms(&pass.input) };
-        if unit.norm {
+        if unit.norm && !pass.fixed {
             // Batch norm cancels the bias: only the rounding errors of many terms remain.
             bias.usual = largest(&sum_by_filter(dz.iter().map(|dz| dz.abs()), shape, len));
         }
