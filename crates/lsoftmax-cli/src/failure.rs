@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use lsoftmax_data::{DataError, fetch::FetchError};
 use lsoftmax_lab::bench::BenchError;
 use lsoftmax_lab::demo::DemoError;
+use lsoftmax_lab::faces::FaceError;
 use lsoftmax_lab::inference::InferenceError;
 use lsoftmax_lab::loss::LossError;
 use lsoftmax_lab::plot::PlotError;
@@ -83,6 +84,7 @@ from_errors! {
     BenchError: |_| true,
     DataError: |_| true,
     DemoError: DemoError::is_bad_input,
+    FaceError: FaceError::is_bad_input,
     FetchError: FetchError::is_bad_input,
     ForDataError: |_| true,
     LossError: LossError::is_bad_input,

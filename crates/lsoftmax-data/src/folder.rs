@@ -237,15 +237,29 @@ pub fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(files)
 }
 
-fn read_image(path: &PathBuf, shape: Shape, pixels: &mut [u8]) -> Result<(), DataError> {
-    if path.is_dir() {
-        return Err(DataError::new(path, DataProblem::NestedDirectory));
-    }
+/// Whether a file has the extension of an image that can be read.
+pub fn is_image_file(path: &Path) -> bool {
+    let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+    ["jpg", "jpeg", "png", "webp"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+}
+
+/// Reads a JPEG, PNG or WebP file in its own size, rotated according to its EXIF orientation.
+///
+/// # Errors
+/// When the file cannot be read, is not such an image, or is too large.
+pub fn read_photo(path: &Path) -> Result<DynamicImage, DataError> {
     let file = contents::open(path).map_err(|error| match error.problem {
         DataProblem::Missing => DataError::new(path, DataProblem::NoFile),
         _ => error,
     })?;
-    let image = decode(BufReader::new(file)).map_err(|problem| DataError::new(path, problem))?;
+    decode(BufReader::new(file)).map_err(|problem| DataError::new(path, problem))
+}
+
+fn read_image(path: &Path, shape: Shape, pixels: &mut [u8]) -> Result<(), DataError> {
+    if path.is_dir() {
+        return Err(DataError::new(path, DataProblem::NestedDirectory));
+    }
+    let image = read_photo(path)?;
     let image = fit(image, shape.height as u32, shape.width as u32);
     match shape.channels {
         1 => pixels.copy_from_slice(image.into_luma8().as_raw()),

@@ -42,9 +42,11 @@ pub use directory::{DataDir, SetLocation, VARIABLE};
 pub use error::{DataError, DataProblem};
 pub use fetch::fetch;
 pub use folder::{
-    Reading, WatchReading, count_folder, files_in, read_folder, read_folder_watched, read_images,
+    Reading, WatchReading, count_folder, files_in, is_image_file, read_folder, read_folder_watched,
+    read_images, read_photo,
 };
 pub use loader::{Batch, LastBatch, Loader, LoaderError, Prefetch, Sampling};
+pub use random::random_order;
 pub use runs::{RUN_FILE, is_among_images};
 pub use sets::{Archive, CIFAR10, CIFAR100, FASHION_MNIST, Format, MNIST, Set, SetFile};
 pub use shell::shell_word;

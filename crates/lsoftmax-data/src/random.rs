@@ -12,6 +12,8 @@ pub(crate) enum Purpose {
     Order = 2,
     /// Cropping and flipping a sample.
     Augment = 3,
+    /// Dividing a list.
+    Division = 16,
 }
 
 /// SplitMix64 (Steele, Lea and Flood, 2014), seeded with a hash of the words.
@@ -47,6 +49,13 @@ impl Random {
         }
         order
     }
+}
+
+/// A random order of 0 to `count` − 1, which depends only on the count and the seed; at most 2^32 − 1 of them.
+pub fn random_order(count: usize, seed: u64) -> Vec<usize> {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let order = Random::new(seed, Purpose::Division, 0, 0).permutation(count);
+    order.into_iter().map(|index| index as usize).collect()
 }
 
 fn step(state: u64) -> u64 {

@@ -21,6 +21,7 @@ pub mod compute;
 pub mod demo;
 pub mod estimate;
 pub mod evaluate;
+pub mod faces;
 pub mod figures;
 pub mod head;
 pub mod inference;

@@ -14,6 +14,7 @@ mod record;
 mod report;
 mod reproduce;
 mod train;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use lsoftmax_lab::threads;
@@ -54,6 +55,7 @@ pub enum Command {
     Record(record::RecordCommand),
     Report(report::ReportCommand),
     Completions(completions::CompletionsCommand),
+    Verify(verify::VerifyCommand),
     Bench(bench::BenchCommand),
     Data(data::DataCommand),
 }
@@ -89,6 +91,7 @@ impl Command {
             Self::Record(command) => command.run(),
             Self::Report(command) => command.run(),
             Self::Completions(command) => command.run(),
+            Self::Verify(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Data(command) => command.run(),
         }

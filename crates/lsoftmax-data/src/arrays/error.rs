@@ -111,7 +111,7 @@ pub enum ArrayProblem {
     #[error("its {0} numbers do not fit into memory; use a smaller array")]
     Memory(usize),
     /// NaN or infinite.
-    #[error("{entry} is {value}; replace or remove it, only finite numbers have a loss")]
+    #[error("{entry} is {value}; replace or remove it, only finite numbers can be used")]
     NotFinite {
         /// The first such entry.
         entry: String,
@@ -120,7 +120,7 @@ pub enum ArrayProblem {
     },
     /// Finite, but beyond f32.
     #[error(
-        "{entry} is {value:e}, too large for f32 (at most 3.4e38), in which the loss is computed; rescale the array"
+        "{entry} is {value:e}, too large for f32 (at most 3.4e38), in which arrays are read; rescale the array"
     )]
     TooLarge {
         /// The first such entry.

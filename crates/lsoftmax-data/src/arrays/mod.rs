@@ -26,13 +26,15 @@ pub enum Role {
     Bias,
     /// y, one integer per sample.
     Labels,
+    /// Features to compare, one row per image.
+    Embeddings,
 }
 
 impl Role {
     /// The number of dimensions.
     pub fn rank(self) -> usize {
         match self {
-            Role::Features | Role::Weights => 2,
+            Role::Features | Role::Weights | Role::Embeddings => 2,
             Role::Bias | Role::Labels => 1,
         }
     }
@@ -44,6 +46,7 @@ impl Role {
             Role::Weights => "two dimensions, classes x features",
             Role::Bias => "one dimension, the classes",
             Role::Labels => "one dimension, the samples",
+            Role::Embeddings => "two dimensions, images x features",
         }
     }
 
@@ -54,6 +57,7 @@ impl Role {
             Role::Weights => format!("weight {column} of class {row}"),
             Role::Bias => format!("the bias of class {row}"),
             Role::Labels => format!("the label of sample {row}"),
+            Role::Embeddings => format!("number {column} of row {row}"),
         }
     }
 }
@@ -65,6 +69,7 @@ impl fmt::Display for Role {
             Role::Weights => "weights",
             Role::Bias => "bias",
             Role::Labels => "labels",
+            Role::Embeddings => "embeddings",
         })
     }
 }
