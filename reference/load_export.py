@@ -46,6 +46,7 @@ def load(run: Path) -> tuple[nn.Sequential, dict]:
     description = json.loads((run / "model.json").read_text())
     model = build(description["network"], description["classes"]).eval()
     tensors = load_file(run / "model.safetensors")
+    log_scale = tensors.pop("head.log_scale", None)
     state, unit = {}, -1
     for place, layer in enumerate(model):
         unit += isinstance(layer, nn.Conv2d)  # a unit begins with its convolution
@@ -65,7 +66,29 @@ def load(run: Path) -> tuple[nn.Sequential, dict]:
     if tensors:
         sys.exit(f"{run}: the description has no place for {', '.join(tensors)}")
     model.load_state_dict(state)  # strict: a tensor that is missing is an error
-    return model, description
+    return nn.Sequential(*model[:-1], *head(model[-1], description["head"], log_scale)), description
+
+
+def head(linear: nn.Linear, settings: dict, log_scale: torch.Tensor | None) -> list[nn.Module]:
+    """The layers that take features to logits: what the head normalises has a fixed length."""
+    if settings["name"] in ("softmax", "l-softmax"):
+        return [linear]
+    with torch.no_grad():
+        linear.weight.copy_(nn.functional.normalize(linear.weight))
+    if "scale" not in settings:
+        return [linear]
+    return [Length(settings["scale"] if log_scale is None else log_scale.exp().item()), linear]
+
+
+class Length(nn.Module):
+    """Features scaled to one length."""
+
+    def __init__(self, length: float):
+        super().__init__()
+        self.length = length
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return self.length * nn.functional.normalize(features)
 
 
 def mnist_test_images(directory: Path) -> np.ndarray:

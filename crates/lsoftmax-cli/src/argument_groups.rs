@@ -42,14 +42,17 @@ pub struct HeadArguments {
 impl HeadArguments {
     /// The head with its settings.
     pub fn settings(&self) -> Result<HeadSettings, Failure> {
-        HeadSettings::new(self.head, self.margin, self.scale).map_err(|error| {
-            let argument = match error {
-                HeadSettingsError::Scale(_) | HeadSettingsError::NoScale(_) => "--scale",
-                _ => "--margin",
-            };
-            Failure::bad_input(format!("{argument}: {error}"))
-        })
+        HeadSettings::new(self.head, self.margin, self.scale).map_err(bad_head)
     }
+}
+
+/// Names the argument that a head cannot have.
+pub fn bad_head(error: HeadSettingsError) -> Failure {
+    let argument = match error {
+        HeadSettingsError::Scale(_) | HeadSettingsError::NoScale(_) => "--scale",
+        _ => "--margin",
+    };
+    Failure::bad_input(format!("{argument}: {error}"))
 }
 
 #[derive(Clone, Debug, Args)]

@@ -8,7 +8,7 @@ use burn::tensor::DeviceIndex;
 #[cfg(feature = "wgpu")]
 use burn::tensor::DeviceKind;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lsoftmax::{LambdaSchedule, Margin, Precision};
+use lsoftmax::{LambdaSchedule, Precision};
 use lsoftmax_data::{Set, Split};
 use lsoftmax_lab::head::HeadKind;
 use lsoftmax_lab::recipe::{Lambda, OnDivergence};
@@ -19,11 +19,6 @@ pub fn head() -> impl TypedValueParser<Value = HeadKind> {
 
 pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "must be a number".into())
-}
-
-pub fn margin(text: &str) -> Result<Margin, String> {
-    let m: f64 = text.trim().parse().map_err(|_| "must be a number from 1 to 1000")?;
-    Margin::new(m).map_err(|error| error.to_string())
 }
 
 pub fn lambda(text: &str) -> Result<f64, String> {

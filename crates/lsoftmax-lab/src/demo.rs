@@ -21,6 +21,7 @@ use crate::figures::{
     Cell, ClassAngles, Embedding, Figure, FigureError, Page, Panel, Picture, Section, Table,
     scatter,
 };
+use crate::head::HeadSettings;
 use crate::inference::InferenceError;
 use crate::model_file::TrainedModel;
 use crate::recipe::Recipe;
@@ -111,7 +112,8 @@ pub fn run(
         let ended = if run.join(RECIPE).is_file() {
             resume(&run, options, &mut observe)?
         } else {
-            let recipe = Recipe { margin, ..Recipe::quick("mnist-2d").map_err(TrainError::from)? };
+            let recipe = Recipe::quick("mnist-2d").map_err(TrainError::from)?;
+            let recipe = recipe.with_head(HeadSettings::l_softmax(margin));
             start(recipe, &run, options, &mut observe)?
         };
         if let RunOutcome::Interrupted { .. } = ended {

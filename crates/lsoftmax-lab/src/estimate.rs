@@ -65,7 +65,7 @@ impl Estimator {
             network: network.clone(),
             classes: 10,
             batch: BATCH,
-            margin: recipe.margin,
+            head: recipe.head,
             precision: recipe.precision,
             composed: false,
             steps: 1,

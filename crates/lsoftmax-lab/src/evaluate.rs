@@ -50,7 +50,7 @@ pub type WatchImages<'a> = dyn FnMut(usize) -> ControlFlow<()> + 'a;
 pub struct ImageOutput {
     /// The features.
     pub features: Vec<f32>,
-    /// W·x (+ b), one per class.
+    /// W·x (+ b) of what the head normalises, one per class.
     pub logits: Vec<f32>,
     /// The label that came with the image.
     pub label: u32,
@@ -88,7 +88,7 @@ pub fn evaluate_watched(
 
 /// The sums of an [`Evaluation`] over the images of a pass.
 pub(crate) struct EvaluationSums {
-    weight_norms: Vec<f64>,
+    lengths: LogitLengths,
     images: usize,
     wrong: usize,
     loss: f64,
@@ -98,7 +98,7 @@ pub(crate) struct EvaluationSums {
 impl EvaluationSums {
     /// No images yet.
     pub fn new(model: &Classifier) -> Self {
-        Self { weight_norms: weight_norms(model), images: 0, wrong: 0, loss: 0.0, angle: 0.0 }
+        Self { lengths: LogitLengths::of(model), images: 0, wrong: 0, loss: 0.0, angle: 0.0 }
     }
 
     /// Adds an image. Returns whether it is classified correctly.
@@ -109,8 +109,7 @@ impl EvaluationSums {
         self.wrong += usize::from(!correct);
         let (largest, sum) = scaled_sum_exp(logits);
         self.loss += largest + sum.ln() - f64::from(logits[label]);
-        let lengths = norm(features) * self.weight_norms[label];
-        self.angle += degrees(f64::from(logits[label]), lengths);
+        self.angle += self.lengths.degrees(features, label, logits[label]);
         correct
     }
 
@@ -174,11 +173,33 @@ pub fn for_each_image_watched(
     Ok(())
 }
 
-/// |W_j| of every class.
-pub fn weight_norms(model: &Classifier) -> Vec<f64> {
-    let width = model.head.weight.dims()[1];
-    let weights: Vec<f32> = model.head.weight.val().into_data().iter::<f32>().collect();
-    weights.chunks_exact(width).map(norm).collect()
+/// What a logit must be divided by to be a cosine.
+pub struct LogitLengths {
+    /// |W| of every class, or of W/|W| if the head normalises it.
+    weights: Vec<f64>,
+    /// The length of every feature, if the head normalises it.
+    features: Option<f64>,
+}
+
+impl LogitLengths {
+    /// Those of a model.
+    pub fn of(model: &Classifier) -> Self {
+        let head = &model.head;
+        let width = head.weight.dims()[1];
+        let weights: Vec<f32> = head.weight.val().into_data().iter::<f32>().collect();
+        let normalised = head.normalisation.normalises_weights();
+        let length = |weight: &[f32]| match norm(weight) {
+            length if normalised && length > 0.0 => 1.0,
+            length => length,
+        };
+        Self { weights: weights.chunks_exact(width).map(length).collect(), features: head.scale() }
+    }
+
+    /// The angle in degrees between features and a class, from its logit.
+    pub fn degrees(&self, features: &[f32], class: usize, logit: f32) -> f64 {
+        let length = self.features.unwrap_or_else(|| norm(features));
+        degrees(logit.into(), length * self.weights[class])
+    }
 }
 
 /// The Euclidean norm of a vector.

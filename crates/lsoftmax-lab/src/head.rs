@@ -6,7 +6,9 @@ use lsoftmax::{
     AdditiveMargin, AngleError, AngularMargin, CosineMargin, Margin, MarginError, MarginHead,
     Normalisation, Number,
 };
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Error as _, IntoDeserializer, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A head, by the name of its paper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +75,9 @@ impl fmt::Display for HeadKind {
 
 /// A head with its settings.
 ///
+/// In a recipe `head = "arcface"` with the settings of its paper, `head = { name = "arcface", margin = 0.3 }`
+/// with others, or `margin = 4` for L-Softmax.
+///
 /// ```
 /// use lsoftmax_lab::head::{HeadKind, HeadSettings};
 /// let arcface = HeadSettings::new(HeadKind::ArcFace, None, Some(30.0))?;
@@ -82,9 +87,9 @@ impl fmt::Display for HeadKind {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeadSettings {
-    kind: HeadKind,
     margin: HeadMargin,
     normalisation: Normalisation,
+    learned_scale: bool,
 }
 
 /// The margin of any head.
@@ -152,18 +157,51 @@ impl HeadSettings {
             (HeadKind::ASoftmax, None) => Normalisation::Weights,
             (_, None) => Normalisation::None,
         };
-        Ok(Self { kind, margin, normalisation })
+        Ok(Self { margin, normalisation, learned_scale: false })
     }
 
-    /// L-Softmax with this margin.
-    pub fn l_softmax(margin: Margin) -> Self {
+    /// L-Softmax with this margin; with 1 it is softmax.
+    pub const fn l_softmax(margin: Margin) -> Self {
         let margin = HeadMargin::Multiplied(margin);
-        Self { kind: HeadKind::LSoftmax, margin, normalisation: Normalisation::None }
+        Self { margin, normalisation: Normalisation::None, learned_scale: false }
     }
 
-    /// Its name.
+    /// This head with another margin or scale; softmax becomes L-Softmax.
+    ///
+    /// # Errors
+    /// When one is out of range, or the head has none.
+    pub fn with(self, margin: Option<f64>, scale: Option<f64>) -> Result<Self, HeadSettingsError> {
+        let kind = match self.kind() {
+            HeadKind::Softmax if margin.is_some() => HeadKind::LSoftmax,
+            kind => kind,
+        };
+        let own_margin = kind.default_margin().map(|_| self.margin.value());
+        let changed = Self::new(kind, margin.or(own_margin), scale.or(self.scale()))?;
+        Ok(Self { learned_scale: self.learned_scale, ..changed })
+    }
+
+    /// This head with a scale that is learned, starting at its own.
+    ///
+    /// # Errors
+    /// When the head has no scale.
+    pub fn with_learned_scale(mut self) -> Result<Self, HeadSettingsError> {
+        if self.scale().is_none() {
+            return Err(HeadSettingsError::NoScale(self.kind()));
+        }
+        self.learned_scale = true;
+        Ok(self)
+    }
+
+    /// Its name; L-Softmax with m = 1 is softmax.
     pub fn kind(self) -> HeadKind {
-        self.kind
+        match (self.margin, self.normalisation) {
+            (HeadMargin::Added(_), _) => HeadKind::ArcFace,
+            (HeadMargin::Subtracted(_), _) => HeadKind::CosFace,
+            (_, Normalisation::Both { .. }) => HeadKind::NormSoftmax,
+            (_, Normalisation::Weights) => HeadKind::ASoftmax,
+            (margin, Normalisation::None) if margin.is_identity() => HeadKind::Softmax,
+            (_, Normalisation::None) => HeadKind::LSoftmax,
+        }
     }
 
     /// Its margin.
@@ -171,7 +209,7 @@ impl HeadSettings {
         self.margin
     }
 
-    /// Its scale, if features are normalised.
+    /// Its scale, if features are normalised; if it is learned, the initial one.
     pub fn scale(self) -> Option<f64> {
         match self.normalisation {
             Normalisation::Both { scale } => Some(scale),
@@ -179,19 +217,123 @@ impl HeadSettings {
         }
     }
 
+    /// Whether there is a margin, and so the loss depends on λ.
+    pub fn has_margin(self) -> bool {
+        !self.margin.is_identity()
+    }
+
+    /// Whether weights and features keep their lengths: L-Softmax and softmax.
+    pub fn is_free(self) -> bool {
+        self.normalisation == Normalisation::None
+    }
+
     /// This head with the weights of another.
     pub fn apply<M: AngularMargin>(self, head: MarginHead<M>) -> MarginHead<HeadMargin> {
-        head.with_margin(self.margin).with_normalisation(self.normalisation)
+        let head = head.with_margin(self.margin).with_normalisation(self.normalisation);
+        if self.learned_scale { head.with_learned_scale() } else { head }
+    }
+
+    /// A short name for files: `m4` for L-Softmax, such as `arcface-m0.5-scale64` for others.
+    pub fn file_name(self) -> String {
+        let kind = self.kind();
+        if self.is_free() {
+            return format!("m{}", self.margin.value());
+        }
+        let margin = kind.default_margin().map(|_| format!("-m{}", self.margin.value()));
+        let scale = self.scale().map(|scale| format!("-scale{scale}"));
+        let learned = if self.learned_scale { "-learned" } else { "" };
+        format!("{kind}{}{}{learned}", margin.unwrap_or_default(), scale.unwrap_or_default())
     }
 }
 
 impl fmt::Display for HeadSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind.fmt(f)?;
-        if self.kind.default_margin().is_some() {
+        let kind = self.kind();
+        kind.fmt(f)?;
+        if kind.default_margin().is_some() {
             write!(f, ", m = {}", self.margin.value())?;
         }
-        self.scale().map_or(Ok(()), |scale| write!(f, ", s = {scale}"))
+        if let Some(scale) = self.scale() {
+            write!(f, ", s = {scale}")?;
+        }
+        if self.learned_scale { f.write_str(" (learned)") } else { Ok(()) }
+    }
+}
+
+/// A head as a table.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeadTable {
+    name: HeadKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    margin: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scale: Option<f64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    learned_scale: bool,
+}
+
+impl Serialize for HeadSettings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = self.kind();
+        let table = HeadTable {
+            name,
+            margin: name.default_margin().map(|_| self.margin.value()),
+            scale: self.scale(),
+            learned_scale: self.learned_scale,
+        };
+        table.serialize(serializer)
+    }
+}
+
+impl TryFrom<HeadTable> for HeadSettings {
+    type Error = HeadSettingsError;
+
+    fn try_from(table: HeadTable) -> Result<Self, HeadSettingsError> {
+        let head = Self::new(table.name, table.margin, table.scale)?;
+        if table.learned_scale { head.with_learned_scale() } else { Ok(head) }
+    }
+}
+
+/// Implemented by hand, because the error of a derived untagged enum would not say what is wrong with
+/// the table.
+impl<'de> Deserialize<'de> for HeadSettings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NumberNameOrTable;
+
+        impl<'de> Visitor<'de> for NumberNameOrTable {
+            type Value = HeadSettings;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str(
+                    "the margin of L-Softmax, the name of a head, or a table of its settings",
+                )
+            }
+
+            fn visit_f64<E: de::Error>(self, margin: f64) -> Result<HeadSettings, E> {
+                Margin::new(margin).map(HeadSettings::l_softmax).map_err(E::custom)
+            }
+
+            fn visit_i64<E: de::Error>(self, margin: i64) -> Result<HeadSettings, E> {
+                self.visit_f64(margin as f64)
+            }
+
+            fn visit_u64<E: de::Error>(self, margin: u64) -> Result<HeadSettings, E> {
+                self.visit_f64(margin as f64)
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<HeadSettings, E> {
+                let kind = HeadKind::deserialize(name.into_deserializer())?;
+                HeadSettings::new(kind, None, None).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HeadSettings, A::Error> {
+                let table = HeadTable::deserialize(MapAccessDeserializer::new(map))?;
+                table.try_into().map_err(A::Error::custom)
+            }
+        }
+
+        deserializer.deserialize_any(NumberNameOrTable)
     }
 }
 

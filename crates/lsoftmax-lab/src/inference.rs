@@ -14,8 +14,7 @@ use lsoftmax_data::{
 use serde::Serialize;
 
 use crate::evaluate::{
-    EvaluateError, Evaluation, argmax, degrees, evaluate, for_each_image, norm, scaled_sum_exp,
-    weight_norms,
+    EvaluateError, Evaluation, LogitLengths, argmax, evaluate, for_each_image, norm, scaled_sum_exp,
 };
 use crate::model_file::{self, TrainedModel};
 use crate::run::RunError;
@@ -139,21 +138,20 @@ pub fn predict(
         )));
     }
     let images = Arc::new(read_images(files, shape(&description.network.input))?);
-    let norms = weight_norms(&model);
+    let lengths = LogitLengths::of(&model);
     let mut each_file = files.iter();
     let mut predictions = Vec::new();
     for_each_image(&model, &images, &description.mean, |outcome| {
         let logits = &outcome.logits;
         let class = argmax(logits);
-        let (largest, sum) = scaled_sum_exp(logits);
-        let lengths = norm(&outcome.features) * norms[class];
+        let (_, sum) = scaled_sum_exp(logits);
         let file = each_file.next().expect("one output per file");
         predictions.push(Prediction {
             image: file.display().to_string(),
             class,
             name: description.class_names[class].clone(),
             probability: 1.0 / sum,
-            angle: degrees(largest, lengths),
+            angle: lengths.degrees(&outcome.features, class, logits[class]),
         });
     })?;
     if let Some(prediction) = predictions.iter().find(|found| !found.probability.is_finite()) {
@@ -197,7 +195,7 @@ pub struct EmbedOutputs<'a> {
 /// per image.
 ///
 /// `input` is a set (its `split`), an image file, or a directory of images in path order. The logits
-/// W·x are those of the features before normalisation.
+/// are those of the head, whatever `normalise` says.
 ///
 /// # Errors
 /// When the model or the images cannot be read, or the file cannot be written.

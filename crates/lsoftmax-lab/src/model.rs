@@ -2,8 +2,10 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
-use lsoftmax::{Execution, HeadError, LSoftmax, LSoftmaxConfig, Margin};
+use lsoftmax::{Execution, HeadError, LSoftmaxConfig, MarginHead};
 use lsoftmax_nn::{Network, NetworkConfig, NetworkError};
+
+use crate::head::{HeadMargin, HeadSettings};
 
 /// A network that turns images into features, and the head that classifies them.
 #[derive(Module, Debug)]
@@ -11,7 +13,7 @@ pub struct Classifier {
     /// Images to features.
     pub network: Network,
     /// Features to classes.
-    pub head: LSoftmax,
+    pub head: MarginHead<HeadMargin>,
 }
 
 /// Why a classifier could not be built or run.
@@ -33,14 +35,13 @@ impl Classifier {
     pub fn new(
         network: &NetworkConfig,
         classes: usize,
-        margin: Margin,
+        head: HeadSettings,
         execution: Execution,
         device: &Device,
     ) -> Result<Self, NetworkError> {
-        let mut head = LSoftmaxConfig::new(network.features.size, classes);
-        head.margin = margin;
+        let weights = LSoftmaxConfig::new(network.features.size, classes);
         let network = network.init_with(execution.clone(), device)?;
-        Ok(Self { network, head: head.init_with(execution, device) })
+        Ok(Self { network, head: head.apply(weights.init_with(execution, device)) })
     }
 
     /// Whether all its parameters are finite.

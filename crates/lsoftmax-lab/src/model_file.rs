@@ -2,20 +2,21 @@
 //!
 //! The tensors are `units.0.weight` (filters x channels x height x width), `units.0.gamma`, `.beta`,
 //! `.slope`, `.bias`, `.running_mean`, `.running_var`, and so on, then `head.weight` (classes x
-//! features). Nothing is executed on loading.
+//! features) and, if the head learns its scale s, `head.log_scale` (ln s). Nothing is executed on loading.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use burn::module::{Param, RunningState};
 use burn::tensor::{Device, Tensor, TensorData};
-use lsoftmax::{Execution, Margin, Precision};
+use lsoftmax::{Execution, Precision};
 use lsoftmax_data::{DataSource, HoldOut, Mean, Shape, shell_word};
 use lsoftmax_nn::NetworkConfig;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::head::HeadSettings;
 use crate::model::Classifier;
 use crate::run::{RECIPE, RunDirectory, RunError, read_json, write_atomic};
 
@@ -45,8 +46,10 @@ pub struct ModelDescription {
     pub class_names: Vec<String>,
     /// The number of classes.
     pub classes: usize,
-    /// The margin that it was trained with; inference does not use it.
-    pub margin: Margin,
+    /// The head. Inference uses what it normalises, but not its margin; in older files the margin of
+    /// L-Softmax.
+    #[serde(alias = "margin")]
+    pub head: HeadSettings,
     /// The precision that it was trained in.
     pub precision: Precision,
     /// The mean that is subtracted from images before they are divided by 256.
@@ -56,10 +59,10 @@ pub struct ModelDescription {
 impl ModelDescription {
     /// A model of this description with random weights, if its weights fit into `bytes` bytes.
     fn model(&self, bytes: usize, device: &Device) -> Result<Classifier, String> {
-        let Self { network, classes, class_names, margin, precision, .. } = self;
+        let Self { network, classes, class_names, head, precision, .. } = self;
         let parameters = network.summary().map_err(|error| error.to_string())?.parameters;
-        let head = *classes as u128 * network.features.size as u128;
-        if u128::from(parameters) + head > bytes as u128 / 4 {
+        let weights = *classes as u128 * network.features.size as u128;
+        if u128::from(parameters) + weights > bytes as u128 / 4 {
             return Err(format!(
                 "describes more weights than {WEIGHTS} has; copy both files again"
             ));
@@ -79,7 +82,7 @@ impl ModelDescription {
         if !pixels.iter().all(|pixel| pixel.is_finite()) {
             return Err("has a mean image that is not finite; copy it again".into());
         }
-        let model = Classifier::new(network, *classes, *margin, Execution::new(*precision), device);
+        let model = Classifier::new(network, *classes, *head, Execution::new(*precision), device);
         model.map_err(|error| error.to_string())
     }
 }
@@ -157,7 +160,7 @@ pub fn write(
     model: &Classifier,
     description: &ModelDescription,
 ) -> Result<(), RunError> {
-    let weights = to_safetensors(model);
+    let weights = to_safetensors(model, HashMap::new());
     run.write(WEIGHTS, &weights)?;
     let weights_sha256 = Some(sha256_of(&weights));
     run.write_json(DESCRIPTION, &ModelDescription { weights_sha256, ..description.clone() })
@@ -168,18 +171,27 @@ fn sha256_of(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes the weights of a model to `path`; returns the number of bytes.
+/// Writes the weights of a model to `path`, for use in plain layers; returns the number of bytes.
+///
+/// If the head normalises its weights, `head.weight` has rows of length 1. If it normalises features, too,
+/// the file's metadata has `feature_length`, the scale s: the logits are those of a linear layer whose input
+/// has been scaled to that length.
 ///
 /// # Errors
 /// When the file cannot be written.
 pub fn export(model: &Classifier, path: &Path) -> Result<usize, RunError> {
-    let bytes = to_safetensors(model);
+    let mut plain = model.clone();
+    plain.head.log_scale = None;
+    plain.head = plain.head.with_linear(&model.head.to_linear()).expect("it has the same sizes");
+    let scale = model.head.scale();
+    let metadata = scale.map(|scale| ("feature_length".to_owned(), scale.to_string()));
+    let bytes = to_safetensors(&plain, metadata.into_iter().collect());
     write_atomic(path, &[&bytes])?;
     Ok(bytes.len())
 }
 
 /// The weights of a model as the contents of a safetensors file.
-pub fn to_safetensors(model: &Classifier) -> Vec<u8> {
+fn to_safetensors(model: &Classifier, metadata: HashMap<String, String>) -> Vec<u8> {
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     let added = each_tensor(&mut model.clone(), &mut |name, tensor| {
         let data = tensor.data();
@@ -193,7 +205,8 @@ pub fn to_safetensors(model: &Classifier) -> Vec<u8> {
         let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
         (name.as_str(), view.expect("the bytes are those of the shape"))
     });
-    safetensors::serialize(views, None).expect("names and shapes are plain")
+    let metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
+    safetensors::serialize(views, metadata).expect("names and shapes are plain")
 }
 
 /// Replaces the weights of a model by those of a safetensors file.
@@ -294,8 +307,11 @@ fn each_tensor(
         }
     }
     visit("head.weight".into(), Slot::Matrix(&mut model.head.weight))?;
-    match &mut model.head.bias {
-        Some(bias) => visit("head.bias".into(), Slot::Vector(bias)),
-        None => Ok(()),
+    let vectors = [("bias", &mut model.head.bias), ("log_scale", &mut model.head.log_scale)];
+    for (name, vector) in vectors {
+        if let Some(vector) = vector {
+            visit(format!("head.{name}"), Slot::Vector(vector))?;
+        }
     }
+    Ok(())
 }

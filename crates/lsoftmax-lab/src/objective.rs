@@ -2,26 +2,28 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use lsoftmax::{ContrastiveLossConfig, HingeLossConfig};
+use lsoftmax::{ContrastiveLossConfig, HingeLossConfig, Report};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::LabelledImages;
+use crate::head::HeadMargin;
 use crate::model::{Classifier, ModelError};
 
 /// The loss of a training run: the losses of the paper's tables.
 ///
-/// In a recipe `loss = "l-softmax"`, `loss = "hinge"` or
+/// In a recipe `loss = "head"`, which is the default, `loss = "hinge"` or
 /// `loss = { contrastive = { weight = 0.1, margin = 1 } }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Objective {
-    /// Large-margin softmax; with a margin of 1, softmax.
+    /// The head's own: large-margin softmax or one of its successors.
     #[default]
-    LSoftmax,
+    #[serde(alias = "l-softmax")]
+    Head,
     /// The hinge loss of the paper's tables, as in Caffe.
     Hinge,
-    /// L-Softmax plus `weight` times the contrastive loss of all pairs in the batch, on features
-    /// normalised to length 1. With a margin of 1 in the recipe: the paper's softmax + contrastive.
+    /// The head's loss plus `weight` times the contrastive loss of all pairs in the batch, on features
+    /// normalised to length 1. With softmax as the head: the paper's softmax + contrastive.
     Contrastive {
         /// The weight of the contrastive loss.
         weight: f64,
@@ -61,6 +63,11 @@ impl BatchMetrics {
 }
 
 impl Objective {
+    /// Whether this is the head's own loss.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Whether the loss depends on the head's margin and on λ.
     pub fn uses_margin(&self) -> bool {
         !matches!(self, Self::Hinge)
@@ -77,7 +84,7 @@ impl Objective {
         lambda: f64,
     ) -> Result<(Tensor<1>, BatchMetrics), ModelError> {
         let features = model.network.forward(images)?;
-        let metrics = |report: lsoftmax::Report| BatchMetrics {
+        let metrics = |report: Report<HeadMargin>| BatchMetrics {
             loss: report.loss,
             accuracy: report.accuracy,
             margin_accuracy: report.margin_accuracy,
@@ -85,7 +92,7 @@ impl Objective {
             feature_norm: report.feature_norm.mean,
         };
         match *self {
-            Self::LSoftmax => {
+            Self::Head => {
                 let output = model.head.forward(features, labels, lambda)?;
                 Ok((output.loss.clone(), metrics(output.report()?)))
             }

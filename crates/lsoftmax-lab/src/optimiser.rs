@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct Sgd {
     /// The momentum coefficient.
     pub momentum: f64,
-    /// The weight decay (L2) coefficient, for weights but not for biases, batch norm and slopes.
+    /// The weight decay (L2) coefficient, for weights but not for biases, batch norm, slopes and a
+    /// learned scale.
     pub weight_decay: f64,
 }
 
@@ -32,7 +33,8 @@ impl Sgd {
         let with_decay = without_decay
             .clone()
             .with_weight_decay(Some(WeightDecayConfig::new(self.weight_decay as f32)));
-        let vectors = ParamGroup::from_any_predicates(vec!["bias", "gamma", "beta", "slope"]);
+        let vectors =
+            ParamGroup::from_any_predicates(vec!["bias", "gamma", "beta", "slope", "log_scale"]);
         let none: Option<GradientClipping> = None;
         with_decay.init().with_group(vectors, without_decay.build(), none)
     }

@@ -6,6 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use lsoftmax::{Execution, Margin, Precision};
 use lsoftmax_data::{Augment, Images, Loader, Mean, SCALE, Sampling, Shape};
 use lsoftmax_lab::batch::LabelledImages;
+use lsoftmax_lab::head::HeadSettings;
 use lsoftmax_lab::learner::{Learner, StepSettings};
 use lsoftmax_lab::model::Classifier;
 use lsoftmax_lab::objective::Objective;
@@ -21,7 +22,8 @@ fn mistake_09_weight_decay_never_passed_to_the_optimiser() {
     let network = NetworkConfig { input: [1, 2, 2], stages: vec![], features };
     let device = Device::flex().autodiff();
     let execution = Execution::new(Precision::F32);
-    let mut model = Classifier::new(&network, 2, Margin::ONE, execution, &device).unwrap();
+    let softmax = HeadSettings::l_softmax(Margin::ONE);
+    let mut model = Classifier::new(&network, 2, softmax, execution, &device).unwrap();
     let unit = &mut model.network.units[0];
     let bias = TensorData::new(vec![3.0f32, -5.0], [2]);
     unit.bias = Some(Param::from_tensor(Tensor::from_data(bias, &device)));
@@ -33,7 +35,7 @@ fn mistake_09_weight_decay_never_passed_to_the_optimiser() {
         (weight, bias, head)
     };
     let sgd = Sgd { momentum: 0.9, weight_decay: 0.5 };
-    let mut learner = Learner::new(model, &sgd, Objective::LSoftmax);
+    let mut learner = Learner::new(model, &sgd, Objective::Head);
     let before = values(learner.model());
     let batch = LabelledImages {
         images: Tensor::zeros([2, 1, 2, 2], &device),

@@ -6,6 +6,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use lsoftmax::{Execution, Margin, Precision};
 use lsoftmax_lab::batch::LabelledImages;
+use lsoftmax_lab::head::HeadSettings;
 use lsoftmax_lab::learner::{Learner, StepSettings, gradient_norm};
 use lsoftmax_lab::model::Classifier;
 use lsoftmax_lab::objective::Objective;
@@ -50,9 +51,9 @@ fn tensor<const D: usize>(seed: u64, shape: [usize; D], scale: f64, device: &Dev
 }
 
 fn model(case: &Case, config: &NetworkConfig, device: &Device) -> Classifier {
-    let margin = Margin::new(case.margin).unwrap();
+    let head = HeadSettings::l_softmax(Margin::new(case.margin).unwrap());
     let mut model =
-        Classifier::new(config, case.classes, margin, Execution::new(Precision::F32), device)
+        Classifier::new(config, case.classes, head, Execution::new(Precision::F32), device)
             .unwrap();
     for (index, unit) in model.network.units.iter_mut().enumerate() {
         let shape @ [_, channels, height, width] = unit.weight.dims();
@@ -104,7 +105,7 @@ fn check(name: &str) {
 
     let device = Device::flex().autodiff();
     let sgd = Sgd { momentum: case.momentum, weight_decay: case.weight_decay };
-    let mut learner = Learner::new(model(&case, &config, &device), &sgd, Objective::LSoftmax);
+    let mut learner = Learner::new(model(&case, &config, &device), &sgd, Objective::Head);
     let settings = StepSettings { lambda: case.lambda, rate: case.learning_rate };
     for (index, expected) in case.losses_f64.iter().enumerate() {
         let step = index as u64;

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use lsoftmax_lab::head::HeadSettings;
 use lsoftmax_lab::recipe::Recipe;
 use lsoftmax_lab::records::{Record, RecordedResult, Records};
 use lsoftmax_lab::reproduce::{
@@ -167,7 +168,7 @@ fn a_plan_has_rows_without_records_first_then_more_seeds_then_what_is_recorded()
     let (records, runs) = (directory.path().join("records"), directory.path().join("runs"));
     let table2 = Experiment::named("table2").unwrap();
     let softmax = Recipe {
-        margin: lsoftmax::Margin::new(1.0).unwrap(),
+        head: HeadSettings::l_softmax(lsoftmax::Margin::ONE),
         ..Recipe::built_in("mnist").unwrap().scaled(3000)
     };
     pretend(&records, &softmax, "anything");

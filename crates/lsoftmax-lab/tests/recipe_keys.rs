@@ -1,7 +1,8 @@
 //! Every key of a recipe is known to the reader of recipes, also those that are usually left out.
 
-use lsoftmax::{LambdaSchedule, Margin, Precision};
+use lsoftmax::{LambdaSchedule, Precision};
 use lsoftmax_data::Augment;
+use lsoftmax_lab::head::{HeadKind, HeadSettings};
 use lsoftmax_lab::optimiser::Sgd;
 use lsoftmax_lab::recipe::{
     Expected, LearningRate, NetworkChoice, Objective, OnDivergence, Recipe,
@@ -19,7 +20,9 @@ fn a_recipe_with_every_key_set_comes_back_from_its_toml() {
         validation: 7,
         network: NetworkChoice::Named("cifar10".into()),
         loss: Objective::Contrastive { weight: 0.5, margin: 1.25 },
-        margin: Margin::new(2.5).unwrap(),
+        head: HeadSettings::new(HeadKind::ArcFace, Some(0.25), Some(16.0))
+            .and_then(HeadSettings::with_learned_scale)
+            .unwrap(),
         lambda: LambdaSchedule::exponential(100.0, 0.99, 0.5).unwrap().into(),
         batch: 33,
         accumulate: 3,

@@ -2,6 +2,7 @@
 
 use lsoftmax::{LambdaSchedule, Margin, Stage};
 use lsoftmax_data::{Augment, DataSource, Shape};
+use lsoftmax_lab::head::{HeadKind, HeadSettings};
 use lsoftmax_lab::optimiser::Sgd;
 use lsoftmax_lab::recipe::{Lambda, LearningRate, Objective, Recipe, RecipeError};
 
@@ -23,6 +24,10 @@ fn with(line: &str, new: &str) -> String {
     let text = file("mnist", "");
     assert_eq!(text.matches(line).count(), 1, "{line}");
     text.replace(line, new)
+}
+
+fn l_softmax(m: f64) -> HeadSettings {
+    HeadSettings::l_softmax(Margin::new(m).unwrap())
 }
 
 fn refused(text: &str) -> RecipeError {
@@ -72,7 +77,7 @@ fn every_header_has_the_command_the_expected_result_and_the_length() {
             header.iter().filter_map(|line| line.strip_prefix("#   lsoftmax train ")).collect();
         let quick = if directory.is_empty() { "" } else { " --quick" };
         let margin = match (quick, recipe.loss) {
-            ("", Objective::LSoftmax) => format!(" --margin {}", recipe.margin),
+            ("", Objective::Head) => format!(" --margin {}", recipe.head.margin().value()),
             _ => String::new(),
         };
         assert_eq!(commands, [format!("{name}{quick}{margin}")]);
@@ -190,7 +195,7 @@ fn expected_results_are_those_of_the_paper() {
     for (name, errors) in table {
         let recipe = Recipe::built_in(name).unwrap();
         for (margin, error) in [1, 2, 3, 4].into_iter().zip(errors) {
-            let expected = recipe.expected(Margin::new(margin).unwrap());
+            let expected = recipe.clone().with_head(l_softmax(margin.into())).expected_result();
             assert_eq!(expected.map(|expected| expected.test_error), error, "{name}, {margin}");
             let Some(expected) = expected else { continue };
             // Between 2 and 3 standard errors of an error rate on 10,000 images.
@@ -199,7 +204,10 @@ fn expected_results_are_those_of_the_paper() {
             let within = errors..1.5 * errors;
             assert!(within.contains(&expected.tolerance), "{name}, {margin}: {within:?}");
         }
-        assert_eq!(recipe.expected(Margin::new(1.5).unwrap()), None);
+        assert_eq!(recipe.clone().with_head(l_softmax(1.5)).expected_result(), None);
+        // A result of L-Softmax with m = 4 is none of A-Softmax with m = 4.
+        let other = HeadSettings::new(HeadKind::ASoftmax, Some(4.0), None).unwrap();
+        assert_eq!(recipe.with_head(other).expected_result(), None);
     }
 }
 
@@ -590,7 +598,7 @@ fn the_recipe_of_a_folder_depends_on_its_size() {
     // 30 epochs of 27,000 images by 256 are 3,164 steps.
     let many = folder(10, 30_000);
     assert_eq!((many.steps, many.batch, many.validation), (3_164, 256, 3_000));
-    assert_eq!((many.margin.value(), lambda(&many, u64::MAX)), (4.0, 0.0));
+    assert_eq!((many.head.margin().value(), lambda(&many, u64::MAX)), (4.0, 0.0));
     // 30 epochs of 360 images by 64 are 168 steps.
     let few = folder(3, 400);
     assert_eq!((few.steps, few.batch, few.validation), (500, 64, 40));

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use lsoftmax::Margin;
+use lsoftmax_lab::head::HeadSettings;
 use lsoftmax_lab::recipe::Recipe;
 use lsoftmax_lab::records::Records;
 use lsoftmax_lab::report::{self, ResultTable};
@@ -14,7 +15,8 @@ const IMAGES: u32 = 10_000;
 /// Writes a record of MNIST in 3,000 steps in which these test images were wrong.
 fn record(root: &Path, margin: f64, seed: u64, wrong: &[u32]) {
     let margin = Margin::new(margin).unwrap();
-    let recipe = Recipe { margin, seed, ..Recipe::built_in("mnist").unwrap().scaled(3000) };
+    let head = HeadSettings::l_softmax(margin);
+    let recipe = Recipe { head, seed, ..Recipe::built_in("mnist").unwrap().scaled(3000) };
     let path = root.join(format!("records/runs/mnist-m{margin}-3000-s{seed}"));
     fs::create_dir_all(&path).unwrap();
     fs::write(path.join("recipe.toml"), recipe.to_toml()).unwrap();

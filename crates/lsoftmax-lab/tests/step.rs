@@ -7,6 +7,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use lsoftmax::{Execution, Margin, Precision};
 use lsoftmax_lab::batch::LabelledImages;
+use lsoftmax_lab::head::HeadSettings;
 use lsoftmax_lab::learner::{Learner, StepError, StepSettings, gradient_norm};
 use lsoftmax_lab::model::Classifier;
 use lsoftmax_lab::objective::Objective;
@@ -22,9 +23,9 @@ fn learner(objective: Objective) -> Learner {
     let features = FeaturesConfig { size: 6, activation: Activation::None };
     let network = NetworkConfig { input: [1, 4, 4], stages: vec![], features };
     let device = Device::flex().autodiff();
-    let margin = Margin::new(2).unwrap();
+    let head = HeadSettings::l_softmax(Margin::new(2).unwrap());
     let execution = Execution::new(Precision::F32);
-    let mut model = Classifier::new(&network, CLASSES, margin, execution, &device).unwrap();
+    let mut model = Classifier::new(&network, CLASSES, head, execution, &device).unwrap();
     let mut numbers = SplitMix(7);
     let mut draw = |count: usize| -> Vec<f32> {
         numbers.normals(count).into_iter().map(|value| 0.4 * value as f32).collect()
@@ -62,7 +63,7 @@ fn parameters(model: &Classifier) -> Vec<f32> {
 
 #[test]
 fn accumulated_batches_are_equivalent_to_one_large_batch() {
-    for objective in [Objective::LSoftmax, Objective::Hinge] {
+    for objective in [Objective::Head, Objective::Hinge] {
         let (mut large, mut small) = (learner(objective), learner(objective));
         for step in 0..5 {
             let from = 12 * step;
@@ -82,8 +83,8 @@ fn clipping_scales_all_gradients_to_the_norm_and_leaves_smaller_ones_unchanged()
     // Without momentum and decay, a step is the rate times the gradient.
     let moved = |clip_norm: Option<f64>| {
         let sgd = Sgd { momentum: 0.0, weight_decay: 0.0 };
-        let model = learner(Objective::LSoftmax).model().clone();
-        let mut learner = Learner::new(model, &sgd, Objective::LSoftmax).with_clip_norm(clip_norm);
+        let model = learner(Objective::Head).model().clone();
+        let mut learner = Learner::new(model, &sgd, Objective::Head).with_clip_norm(clip_norm);
         let before = parameters(learner.model());
         let mut norm = 0.0;
         let seen = learner.step_with(once(batch(0, 12)), SETTINGS, |model, gradients| {
@@ -107,7 +108,7 @@ fn clipping_scales_all_gradients_to_the_norm_and_leaves_smaller_ones_unchanged()
 
 #[test]
 fn gradients_can_be_changed_before_they_are_applied() {
-    let mut learner = learner(Objective::LSoftmax);
+    let mut learner = learner(Objective::Head);
     let before = parameters(learner.model());
     let emptied = learner.step_with(once(batch(0, 6)), SETTINGS, |_, gradients| {
         *gradients = GradientsParams::new();
@@ -124,7 +125,7 @@ fn gradients_can_be_changed_before_they_are_applied() {
 
 #[test]
 fn a_loss_that_is_not_finite_leaves_the_model_unchanged() {
-    for objective in [Objective::LSoftmax, Objective::Hinge] {
+    for objective in [Objective::Head, Objective::Hinge] {
         let mut learner = learner(objective);
         let before = parameters(learner.model());
         let mut bad = batch(0, 6);
@@ -139,7 +140,7 @@ fn a_loss_that_is_not_finite_leaves_the_model_unchanged() {
 fn the_contrastive_objective_is_the_heads_loss_plus_the_weighted_pairs() {
     let contrastive = |weight| Objective::Contrastive { weight, margin: 1.0 };
     let loss = |objective| learner(objective).step(once(batch(0, 12)), SETTINGS).unwrap().loss;
-    let (plain, none) = (loss(Objective::LSoftmax), loss(contrastive(0.0)));
+    let (plain, none) = (loss(Objective::Head), loss(contrastive(0.0)));
     assert!((plain - none).abs() < 1e-6, "{none} is not {plain}");
     let (one, two) = (loss(contrastive(1.0)) - plain, loss(contrastive(2.0)) - plain);
     assert!(one > 0.0 && (two / one - 2.0).abs() < 1e-4, "{one}, {two}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
-use lsoftmax::{Margin, Precision};
+use lsoftmax::Precision;
 use lsoftmax_kernels::Engine;
 use lsoftmax_nn::NetworkConfig;
 use serde::Serialize;
@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::{BenchError, Heap, can_allocate, median};
 use crate::batch::LabelledImages;
 use crate::compute::Compute;
+use crate::head::{HeadKind, HeadMargin, HeadSettings};
 use crate::learner::{Learner, StepSettings};
 use crate::model::Classifier;
 use crate::objective::Objective;
@@ -40,8 +41,8 @@ pub struct TrainBench {
     pub classes: usize,
     /// The number of images per batch.
     pub batch: usize,
-    /// The margin m.
-    pub margin: Margin,
+    /// The head.
+    pub head: HeadSettings,
     /// The precision of products.
     pub precision: Precision,
     /// Whether to use Burn's own operations instead of the kernels.
@@ -81,8 +82,10 @@ pub struct TrainTiming {
     pub classes: usize,
     /// The number of images per batch.
     pub batch: usize,
+    /// The head's name.
+    pub head: HeadKind,
     /// The margin m.
-    pub margin: Margin,
+    pub margin: HeadMargin,
     /// The precision of products.
     pub precision: Precision,
     /// The kernel path; "burn" for Burn's own operations.
@@ -129,7 +132,7 @@ impl TrainBench {
         device.seed(SEED);
         heap.reset();
         let mut learner =
-            Learner::new(self.classifier(&compute)?, &Sgd::default(), Objective::LSoftmax);
+            Learner::new(self.classifier(&compute)?, &Sgd::default(), Objective::Head);
         let batch = self.batch(&device);
         let settings = StepSettings { lambda: LAMBDA, rate: LEARNING_RATE };
         let mut step_seconds = Vec::with_capacity(self.steps);
@@ -165,7 +168,8 @@ impl TrainBench {
             parameters,
             classes: self.classes,
             batch: self.batch,
-            margin: self.margin,
+            head: self.head.kind(),
+            margin: self.head.margin(),
             precision: self.precision,
             path: compute.path(),
             threads: rayon::current_num_threads(),
@@ -174,12 +178,12 @@ impl TrainBench {
     }
 
     fn classifier(&self, compute: &Compute) -> Result<Classifier, BenchError> {
-        let Self { network, classes, margin, .. } = self;
+        let Self { network, classes, head, .. } = self;
         let execution = compute.execution.clone();
         Ok(Classifier::new(
             network,
             *classes,
-            *margin,
+            *head,
             execution,
             &compute.device.clone().autodiff(),
         )?)

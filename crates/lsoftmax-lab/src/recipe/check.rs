@@ -78,6 +78,10 @@ impl Recipe {
             number(&key("weight"), weight, "at least 0 and finite", weight >= 0.0)?;
             number(&key("margin"), margin, "above 0 and below 2", margin > 0.0 && margin < 2.0)?;
         }
+        if !self.loss.uses_margin() && !self.head.is_free() {
+            let problem = format!("must be softmax with the hinge loss, but is {}", self.head);
+            return Err(InvalidSetting::new("head", problem));
+        }
         above_0("steps", self.steps)?;
         above_0("evaluate_every", self.evaluate_every)?;
         above_0("log_every", self.log_every)?;

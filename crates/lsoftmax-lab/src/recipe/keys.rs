@@ -30,6 +30,7 @@ const RECIPE: &[Key] = &[
     ("validation", Value),
     ("network", Table(NETWORK)),
     ("loss", Any(&Table(&[("weight", Value), ("margin", Value)]))),
+    ("head", Table(HEAD)),
     ("margin", Value),
     ("lambda", Schedule(LAMBDA)),
     ("batch", Value),
@@ -46,6 +47,9 @@ const RECIPE: &[Key] = &[
     ("checkpoint_every", Value),
     ("on_divergence", Value),
 ];
+
+const HEAD: &[Key] =
+    &[("name", Value), ("margin", Value), ("scale", Value), ("learned_scale", Value)];
 
 const NETWORK: &[Key] = &[
     ("input", Value),

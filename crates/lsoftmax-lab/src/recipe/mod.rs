@@ -7,7 +7,7 @@
 //! ```
 //! use lsoftmax_lab::recipe::Recipe;
 //! let paper = Recipe::built_in("mnist")?;
-//! let expected = paper.expected(paper.margin).expect("the paper has this margin");
+//! let expected = paper.expected_result().expect("the paper has this margin");
 //! assert_eq!(expected.test_error, 0.31);
 //!
 //! let mut short = paper.scaled(1800);
@@ -29,7 +29,7 @@ mod scaled;
 
 use std::collections::BTreeMap;
 
-use lsoftmax::{Margin, Precision};
+use lsoftmax::Precision;
 use lsoftmax_data::{Augment, DataSource};
 use lsoftmax_nn::{NetworkConfig, NetworkError};
 use serde::de::value::MapAccessDeserializer;
@@ -40,6 +40,7 @@ pub use choice::ForDataError;
 pub use error::{Position, RecipeError};
 pub use lambda::Lambda;
 
+use crate::head::{HeadMargin, HeadSettings};
 pub use crate::objective::Objective;
 use crate::optimiser::Sgd;
 
@@ -51,7 +52,7 @@ pub struct Recipe {
     pub name: String,
     /// Where it comes from: a row of a table of the paper, a figure.
     pub source: String,
-    /// The expected results by margin, where known; `"1"` is softmax.
+    /// The expected results by margin of L-Softmax, where known; `"1"` is softmax.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub expected: BTreeMap<String, Expected>,
     /// The data: `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, or the path of a folder of images.
@@ -64,10 +65,11 @@ pub struct Recipe {
     /// The network: a name, or a description.
     pub network: NetworkChoice,
     /// The loss.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Objective::is_default")]
     pub loss: Objective,
-    /// The margin m.
-    pub margin: Margin,
+    /// The head: a name or a table; `margin = 4` is L-Softmax.
+    #[serde(alias = "margin")]
+    pub head: HeadSettings,
     /// λ: by step, or automatic.
     pub lambda: Lambda,
     /// The number of images per batch.
@@ -176,7 +178,7 @@ impl LearningRate {
 impl Recipe {
     /// Whether the loss depends on λ, unlike softmax and the hinge loss.
     pub fn has_margin(&self) -> bool {
-        self.loss.uses_margin() && self.margin.value() > 1.0
+        self.loss.uses_margin() && self.head.has_margin()
     }
 
     /// The validated description of the network.
@@ -188,10 +190,24 @@ impl Recipe {
         config.map_err(|error| check::InvalidSetting::network(&error).into_error(&self.name, None))
     }
 
-    /// The expected result with this margin, if known.
-    pub fn expected(&self, margin: Margin) -> Option<Expected> {
-        let is_margin = |key: &str| key.parse() == Ok(margin.value());
+    /// The expected result with the recipe's head, if known.
+    pub fn expected_result(&self) -> Option<Expected> {
+        let margin = self.head.margin().value();
+        let is_margin = |key: &str| self.head.is_free() && key.parse() == Ok(margin);
         self.expected.iter().find(|(key, _)| is_margin(key)).map(|(_, expected)| *expected)
+    }
+
+    /// The recipe with another head.
+    ///
+    /// λ stays, unless the head adds its margin to the angle or subtracts it from the cosine and the
+    /// recipe's head does not: such a margin is usually there from the first step, so λ is then 0.
+    pub fn with_head(mut self, head: HeadSettings) -> Self {
+        let is_multiplied = |head: HeadSettings| matches!(head.margin(), HeadMargin::Multiplied(_));
+        if is_multiplied(self.head) && !is_multiplied(head) {
+            self.lambda = Lambda::constant(0.0).expect("0 is a λ");
+        }
+        self.head = head;
+        self
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use lsoftmax::Margin;
+
 use super::{Lambda, LearningRate, OnDivergence, Recipe};
+use crate::head::HeadSettings;
 
 /// The number of steps at which two λ schedules are compared.
 const COMPARED: u64 = 64;
@@ -30,7 +33,7 @@ impl Recipe {
             ..self.clone()
         };
         if !self.loss.uses_margin() {
-            essence.margin = lsoftmax::Margin::new(1.0).expect("1 is a margin");
+            essence.head = HeadSettings::l_softmax(Margin::ONE);
         }
         // A plateau is found by evaluations; other schedules do not depend on them.
         if let LearningRate::Steps { .. } = self.learning_rate {
@@ -62,6 +65,10 @@ mod tests {
         Recipe::built_in("mnist").expect("a built-in recipe")
     }
 
+    fn l_softmax(m: f64) -> HeadSettings {
+        HeadSettings::l_softmax(Margin::new(m).expect("a margin"))
+    }
+
     #[test]
     fn seed_name_and_intervals_do_not_matter() {
         let mut other = mnist();
@@ -78,7 +85,7 @@ mod tests {
             |recipe| recipe.steps += 1,
             |recipe| recipe.batch = 128,
             |recipe| recipe.validation = 4000,
-            |recipe| recipe.margin = lsoftmax::Margin::new(3.0).expect("a margin"),
+            |recipe| recipe.head = l_softmax(3.0),
             |recipe| recipe.lambda = Lambda::Auto,
             |recipe| recipe.precision = lsoftmax::Precision::F32,
         ];
@@ -91,7 +98,7 @@ mod tests {
 
     #[test]
     fn lambda_matters_only_with_a_margin() {
-        let softmax = Recipe { margin: lsoftmax::Margin::new(1.0).expect("a margin"), ..mnist() };
+        let softmax = Recipe { head: l_softmax(1.0), ..mnist() };
         let other = Recipe { lambda: Lambda::Auto, ..softmax.clone() };
         assert!(softmax.is_same_experiment(&other));
     }

@@ -158,12 +158,15 @@ impl Record {
         })
     }
 
-    /// The name of a run with this recipe: recipe, margin, steps and seed, and what tells its λ apart.
+    /// The name of a run with this recipe: recipe, head, steps and seed, and what tells its λ apart.
     pub fn id_of(recipe: &Recipe, variant: &str) -> String {
-        let Recipe { name, margin, steps, seed, .. } = recipe;
-        let margin = if recipe.loss.uses_margin() { format!("-m{margin}") } else { String::new() };
+        let Recipe { name, head, steps, seed, .. } = recipe;
+        let head = match recipe.loss.uses_margin() {
+            true => format!("-{}", head.file_name()),
+            false => String::new(),
+        };
         let variant = if variant.is_empty() { String::new() } else { format!("-{variant}") };
-        format!("{name}{margin}{variant}-{steps}-s{seed}")
+        format!("{name}{head}{variant}-{steps}-s{seed}")
     }
 
     fn write(&self, path: &Path) -> Result<(), RunError> {

@@ -73,7 +73,8 @@ fn features(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Fi
         .filter_map(|(row, record)| {
             let plane = record.test()?.plane.as_ref()?;
             let accuracy = 100.0 - record.test_error()?;
-            let title = format!("m = {}, {accuracy:.2} % test accuracy", row.recipe.margin);
+            let margin = row.recipe.head.margin().value();
+            let title = format!("m = {margin}, {accuracy:.2} % test accuracy");
             Some((title, plane.features.concat(), plane.weights.concat(), plane))
         })
         .collect();
@@ -139,7 +140,7 @@ fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, F
     for group in rows.chunk_by(|a, b| a.group == b.group) {
         let found: Vec<_> = representatives(group, records)
             .into_iter()
-            .filter(|(row, _)| row.recipe.margin.value() == 4.0)
+            .filter(|(row, _)| row.recipe.head.margin().value() == 4.0)
             .collect();
         let chart = |title: &str, y_title: &str, scale, value: fn(f64, &BatchMetrics) -> f64| {
             let point = |metric: &Metric| match metric {

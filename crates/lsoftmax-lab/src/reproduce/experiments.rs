@@ -2,6 +2,7 @@
 
 use lsoftmax::{LambdaSchedule, Margin};
 
+use crate::head::{HeadKind, HeadSettings};
 use crate::recipe::{Expected, Lambda, Recipe};
 
 /// A table or figure of the paper, or a study of this project.
@@ -34,7 +35,7 @@ pub struct Row {
 impl Row {
     /// Whether this is the softmax loss, with which the others are compared.
     pub fn is_softmax(&self) -> bool {
-        self.recipe.loss.uses_margin() && !self.recipe.has_margin()
+        self.recipe.loss.uses_margin() && self.recipe.head.kind() == HeadKind::Softmax
     }
 
     /// Whether a recipe is this row's at its own length.
@@ -121,14 +122,14 @@ fn built_in(name: &str) -> Recipe {
 /// A recipe with a margin; with 1 it is softmax.
 fn with_margin(group: &'static str, recipe: Recipe, m: f64) -> Row {
     let label = if m == 1.0 { "softmax".into() } else { format!("L-Softmax, m = {m}") };
-    let recipe = Recipe { margin: margin(m), ..recipe };
-    let paper = recipe.expected(recipe.margin);
+    let recipe = recipe.with_head(HeadSettings::l_softmax(margin(m)));
+    let paper = recipe.expected_result();
     Row { group, label, recipe, variant: "", paper }
 }
 
 fn hinge(group: &'static str, name: &str) -> Row {
     let recipe = built_in(name);
-    let paper = recipe.expected(recipe.margin);
+    let paper = recipe.expected_result();
     Row { group, label: "hinge".into(), recipe, variant: "", paper }
 }
 

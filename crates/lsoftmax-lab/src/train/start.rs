@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
-use lsoftmax::{EngineError, Margin, Precision};
+use lsoftmax::{EngineError, Precision};
 use lsoftmax_data::{DataDir, DataSource, is_among_images, shell_word};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,7 @@ use super::trainer::{Trainer, TrainerState};
 use super::{Phase, TrainError};
 use crate::compute::Compute;
 use crate::evaluate::Evaluation;
+use crate::head::HeadSettings;
 use crate::model_file;
 use crate::recipe::{OnDivergence, Recipe};
 use crate::run::{
@@ -115,8 +116,9 @@ pub struct RunSummary {
     pub recipe: String,
     /// The data.
     pub data: DataSource,
-    /// The margin m.
-    pub margin: Margin,
+    /// The head; in older files the margin of L-Softmax.
+    #[serde(alias = "margin")]
+    pub head: HeadSettings,
     /// The seed.
     pub seed: u64,
     /// The number of steps taken.

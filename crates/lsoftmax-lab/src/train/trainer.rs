@@ -415,7 +415,7 @@ impl<'a> Trainer<'a> {
         };
         let model = self.learner.model().clone().valid();
         let mean = self.data.loader.mean();
-        let Recipe { name, data, margin, seed, batch, .. } = self.recipe;
+        let Recipe { name, data, head, seed, batch, .. } = self.recipe;
         let description = ModelDescription {
             version: model_file::VERSION,
             recipe: name.clone(),
@@ -427,7 +427,7 @@ impl<'a> Trainer<'a> {
             network: self.network,
             class_names: self.data.class_names,
             classes: self.data.classes,
-            margin,
+            head,
             precision: self.compute.precision(),
             mean: mean.clone(),
         };
@@ -438,7 +438,7 @@ impl<'a> Trainer<'a> {
         let summary = RunSummary {
             recipe: name,
             data,
-            margin,
+            head,
             seed,
             steps: self.step,
             batch,
@@ -465,7 +465,7 @@ fn fresh_model(
     let device = compute.device.clone().autodiff();
     device.seed(recipe.seed);
     let execution = compute.execution.clone();
-    let model = Classifier::new(network, classes, recipe.margin, execution, &device);
+    let model = Classifier::new(network, classes, recipe.head, execution, &device);
     Ok(model.map_err(ModelError::from)?)
 }
 

@@ -1,15 +1,15 @@
 //! `lsoftmax bench train`.
 
 use clap::Args;
-use lsoftmax::{Margin, Precision};
+use lsoftmax::Precision;
 use lsoftmax_lab::bench::{TrainBench, TrainTiming};
 use lsoftmax_nn::PaperNetwork;
 
 use super::{HEAP, ThreadsArgument, threads_text};
-use crate::argument_groups::OutputArguments;
+use crate::argument_groups::{HeadArguments, OutputArguments};
 use crate::failure::Failure;
 use crate::help::{EXIT_CODES, KERNELS};
-use crate::value_parsers::{margin, precision};
+use crate::value_parsers::precision;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,9 +31,8 @@ pub struct TrainBenchCommand {
     /// Classes [default: those of the network's data set; lfw: 10,572]
     #[arg(long, value_name = "K")]
     classes: Option<usize>,
-    /// The margin m, any number from 1 (softmax) to 1000
-    #[arg(long, value_name = "M", default_value = "4", value_parser = margin, allow_negative_numbers = true)]
-    margin: Margin,
+    #[command(flatten)]
+    head: HeadArguments,
     /// The precision of products; sums, weights and statistics are always f32
     #[arg(long, default_value = "bf16", value_parser = precision())]
     precision: Precision,
@@ -58,7 +57,7 @@ impl TrainBenchCommand {
             network: network.config(),
             classes,
             batch: self.batch,
-            margin: self.margin,
+            head: self.head.settings()?,
             precision: if self.composed { Precision::F32 } else { self.precision },
             composed: self.composed,
             steps: self.steps,
@@ -69,9 +68,10 @@ impl TrainBenchCommand {
 }
 
 fn text(timing: &TrainTiming) -> String {
-    let TrainTiming { network, batch, classes, margin, precision, path, .. } = timing;
+    let TrainTiming { network, batch, classes, head, precision, path, .. } = timing;
+    let margin = timing.margin.value();
     format!(
-        "{network}, batches of {batch}, {classes} classes: m = {margin}, {precision} on {path}, {}\n\
+        "{network}, batches of {batch}, {classes} classes: {head}, m = {margin}, {precision} on {path}, {}\n\
          training {:.1} images/s (median of {} steps), {:.0} Gflop/s, {:.0} % of the peak of {:.0}; \
          inference {:.1} images/s; {:.0} MB at most\n\
          the loader prepares {:.0} images/s on one thread",

@@ -23,6 +23,7 @@ Examples:
   lsoftmax train mnist --quick                          a minute or two
   lsoftmax train mnist --margin 4 --out runs/mnist      a row of the paper's table 2
   lsoftmax train cifar10 --margin 3 --seed 7 --steps 6000
+  lsoftmax train cifar10 --head arcface --margin 0.3 --scale 16
   lsoftmax train --data my-photos/                      one directory of images per class
   lsoftmax train --resume runs/mnist                    continues where it stopped
   lsoftmax train --resume runs/my-photos-m4-s1 --data moved/my-photos/
@@ -39,7 +40,7 @@ pub struct TrainCommand {
     /// Resume the run in this directory; --data says where its images are now, if they were moved
     #[arg(long, value_name = "RUN", conflicts_with_all = RecipeArguments::fixed_ids(), conflicts_with = "out")]
     resume: Option<PathBuf>,
-    /// The directory of the run [default: runs/RECIPE-mM-sSEED]
+    /// The directory of the run [default: runs/RECIPE-mM-sSEED, with another head its name before -mM]
     #[arg(long, value_name = "RUN")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -96,8 +97,8 @@ impl TrainCommand {
     }
 }
 
-fn default_out(Recipe { name, margin, seed, .. }: &Recipe) -> PathBuf {
-    PathBuf::from(format!("runs/{name}-m{margin}-s{seed}"))
+fn default_out(Recipe { name, head, seed, .. }: &Recipe) -> PathBuf {
+    PathBuf::from(format!("runs/{name}-{}-s{seed}", head.file_name()))
 }
 
 fn interrupted(step: u64, out: &Path, data: &DataDir) -> Failure {
@@ -119,8 +120,8 @@ fn list(output: &OutputArguments) -> Result<String, Failure> {
 }
 
 fn text(summary: &RunSummary, out: &Path, data: &DataDir) -> String {
-    let RunSummary { recipe, margin, steps, seconds, .. } = summary;
-    let mut lines = vec![format!("{recipe}, m = {margin}: {steps} steps in {seconds:.0} s")];
+    let RunSummary { recipe, head, steps, seconds, .. } = summary;
+    let mut lines = vec![format!("{recipe}, {head}: {steps} steps in {seconds:.0} s")];
     if let Some(found) = summary.validation {
         let (error, wrong, images) = (found.error, found.wrong, found.images);
         lines.push(format!("held out: {error:.2} % wrong ({wrong} of {images})"));
@@ -144,8 +145,8 @@ fn text(summary: &RunSummary, out: &Path, data: &DataDir) -> String {
     lines.join("\n")
 }
 
-/// The paper's result for the recipe and the margin of a finished run, if there is one.
+/// The paper's result for the recipe and the head of a finished run, if there is one.
 fn expected(run: &Path) -> Option<Expected> {
     let recipe = Recipe::from_file(&run.join(RECIPE)).ok()?;
-    recipe.expected(recipe.margin)
+    recipe.expected_result()
 }

@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use clap::{Args, Id};
-use lsoftmax::{Margin, Precision};
+use lsoftmax::Precision;
 use lsoftmax_data::{DataDir, DataSource};
+use lsoftmax_lab::head::{HeadKind, HeadSettings};
 use lsoftmax_lab::recipe::{Lambda, OnDivergence, Recipe};
 
+use crate::argument_groups::bad_head;
 use crate::failure::Failure;
-use crate::value_parsers::{count, lambda_of_run, margin, precision, size, whole_number};
+use crate::value_parsers::{count, head, lambda_of_run, number, precision, size, whole_number};
 
 // The arguments that choose or change a recipe. A resumed run keeps its own: `--resume` conflicts
 // with every argument that is added here. Only its images may have been moved: `--data`.
@@ -23,9 +25,20 @@ pub struct RecipeArguments {
     /// The recipe's variant that takes a minute or two
     #[arg(long)]
     quick: bool,
-    /// The margin m, any number from 1 (softmax) to 1000
-    #[arg(long, value_name = "M", value_parser = margin, allow_negative_numbers = true)]
-    margin: Option<Margin>,
+    /// The head instead of the recipe's, with the margin and the scale of its paper and, for cosface and
+    /// arcface, λ = 0
+    #[arg(long, value_name = "NAME", value_parser = head())]
+    head: Option<HeadKind>,
+    /// The margin m: any number from 1 (softmax) to 1000 for l-softmax and a-softmax, from 0 to 2 for
+    /// cosface, an angle in radians for arcface
+    #[arg(long, value_name = "M", value_parser = number, allow_negative_numbers = true)]
+    margin: Option<f64>,
+    /// The scale s of cosface, arcface and normsoftmax
+    #[arg(long, value_name = "S", value_parser = number, allow_negative_numbers = true)]
+    scale: Option<f64>,
+    /// Learn the scale, starting at --scale
+    #[arg(long)]
+    learned_scale: bool,
     /// λ instead of the recipe's: auto, which needs no tuning, or a number for a constant λ
     #[arg(long, value_name = "λ", value_parser = lambda_of_run, allow_negative_numbers = true)]
     lambda: Option<Lambda>,
@@ -79,7 +92,10 @@ impl RecipeArguments {
             recipe: _,
             data,
             quick: _,
+            head,
             margin,
+            scale,
+            learned_scale,
             lambda,
             seed,
             steps,
@@ -91,13 +107,15 @@ impl RecipeArguments {
             learning_rate,
             precision,
         } = self;
-        let useless = match (&margin, &lambda) {
-            _ if recipe.loss.uses_margin() => None,
-            (Some(_), _) => Some("--margin"),
-            (_, Some(_)) => Some("--lambda"),
-            (None, None) => None,
-        };
-        if let Some(argument) = useless {
+        let given = [
+            ("--head", head.is_some()),
+            ("--margin", margin.is_some()),
+            ("--scale", scale.is_some()),
+            ("--learned-scale", learned_scale),
+            ("--lambda", lambda.is_some()),
+        ];
+        let useless = given.iter().find(|(_, given)| *given && !recipe.loss.uses_margin());
+        if let Some((argument, _)) = useless {
             return Err(Failure::bad_input(format!(
                 "{} trains the hinge loss, which has no margin: leave {argument} out",
                 recipe.name
@@ -118,8 +136,16 @@ impl RecipeArguments {
             recipe.learning_rate = recipe.learning_rate.with_rate(rate);
         }
         recipe.validation = validation.unwrap_or(recipe.validation);
+        let chosen = match head {
+            Some(kind) => HeadSettings::new(kind, margin, scale),
+            None => recipe.head.with(margin, scale),
+        };
+        let chosen = chosen.and_then(|head| match learned_scale {
+            true => head.with_learned_scale(),
+            false => Ok(head),
+        });
+        recipe = recipe.with_head(chosen.map_err(bad_head)?);
         recipe.lambda = lambda.unwrap_or(recipe.lambda);
-        recipe.margin = margin.unwrap_or(recipe.margin);
         recipe.seed = seed.unwrap_or(recipe.seed);
         recipe.batch = batch.unwrap_or(recipe.batch);
         recipe.accumulate = accumulate.unwrap_or(recipe.accumulate);
