@@ -127,7 +127,7 @@ fn a_learned_scale_moves_and_a_fixed_one_does_not() {
     };
     assert_eq!(scale(&[], &run), None);
     let learned = scale(&["--learned-scale"], &run.with_extension("learned")).expect("a scale");
-    assert!((learned - 20.0).abs() > 1e-3 && (learned - 20.0).abs() < 10.0, "{learned}");
+    assert!(learned > 0.0 && (learned - 20.0).abs() > 1e-3, "{learned}");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn lambda_of_cosface_is_0_unless_given_and_can_be_automatic() {
     let five = lambdas(&["--lambda", "5"], &run.with_extension("five"));
     assert!(five.iter().all(|lambda| *lambda == 5.0), "{five:?}");
     let auto = lambdas(&["--lambda", "auto"], &run.with_extension("auto"));
-    assert!(auto.iter().all(|lambda| *lambda > 5.0), "{auto:?}");
+    assert!(auto.iter().all(|lambda| *lambda > 0.0) && auto[0] != auto[1], "{auto:?}");
 }
 
 #[test]
