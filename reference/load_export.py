@@ -8,7 +8,6 @@ It needs torch, numpy and safetensors, and nothing of this project but the run's
 """
 
 import argparse
-import gzip
 import json
 import math
 import sys
@@ -18,6 +17,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import nn
+
+from mnist_images import TEST_IMAGES, mnist_test_images
 
 
 def build(network: dict, classes: int) -> nn.Sequential:
@@ -91,12 +92,6 @@ class Length(nn.Module):
         return self.length * nn.functional.normalize(features)
 
 
-def mnist_test_images(directory: Path) -> np.ndarray:
-    """N x 1 x 28 x 28 pixels, 0 to 255."""
-    with gzip.open(directory / "t10k-images-idx3-ubyte.gz") as file:
-        return np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 1, 28, 28)
-
-
 def prepared(pixels: np.ndarray, description: dict) -> torch.Tensor:
     """(pixels - mean) / 256, as in training."""
     mean = torch.tensor(description["mean"]["pixels"]).reshape(description["network"]["input"])
@@ -108,7 +103,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="the directory of a run that is done")
     parser.add_argument("--images", type=int, default=10, metavar="N", help="so many test images (10)")
     parser.add_argument("--check", type=Path, metavar="LOGITS.npy", help="compare with what `lsoftmax embed --logits` wrote")
-    parser.add_argument("--mnist", type=Path, default=Path(__file__).parent.parent / "data" / "mnist", metavar="DIR")
+    parser.add_argument("--mnist", type=Path, default=TEST_IMAGES, metavar="DIR")
     arguments = parser.parse_args()
 
     model, description = load(arguments.run)

@@ -6,6 +6,7 @@ use lsoftmax_data::{DataError, fetch::FetchError};
 use lsoftmax_lab::bench::BenchError;
 use lsoftmax_lab::demo::DemoError;
 use lsoftmax_lab::faces::FaceError;
+use lsoftmax_lab::figures::FigureError;
 use lsoftmax_lab::inference::InferenceError;
 use lsoftmax_lab::loss::LossError;
 use lsoftmax_lab::plot::PlotError;
@@ -86,6 +87,7 @@ from_errors! {
     DemoError: DemoError::is_bad_input,
     FaceError: FaceError::is_bad_input,
     FetchError: FetchError::is_bad_input,
+    FigureError: FigureError::is_bad_input,
     ForDataError: |_| true,
     LossError: LossError::is_bad_input,
     NetworkError: |_| true,

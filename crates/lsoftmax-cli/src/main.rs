@@ -14,6 +14,7 @@ mod help;
 mod output;
 mod progress;
 mod signals;
+mod text_table;
 mod usage;
 mod value_parsers;
 

@@ -53,6 +53,11 @@ pub fn size(text: &str) -> Result<usize, String> {
     whole_number(text).and_then(|number| number.try_into().map_err(|_| "is too large".into()))
 }
 
+/// A size in memory that is not 0.
+pub fn size_of_at_least_1(text: &str) -> Result<usize, String> {
+    count(text).and_then(|number| number.try_into().map_err(|_| "is too large".into()))
+}
+
 pub fn seconds(text: &str) -> Result<Duration, String> {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let seconds = text.trim().parse().unwrap_or(f64::NAN);

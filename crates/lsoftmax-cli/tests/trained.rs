@@ -27,6 +27,14 @@ fn length(row: &[f32]) -> f32 {
     row.iter().map(|value| value * value).sum::<f32>().sqrt()
 }
 
+/// Asserts that a report has the error, the loss and the angle of a summary.
+#[track_caller]
+fn assert_same_evaluation(report: &Value, summary: &Value) {
+    for (key, value) in summary.as_object().expect("an object") {
+        assert_eq!(report[key], *value, "{key}");
+    }
+}
+
 #[test]
 fn a_model_is_trained_resumed_evaluated_and_used_for_predict_embed_and_export() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -46,11 +54,9 @@ fn a_model_is_trained_resumed_evaluated_and_used_for_predict_embed_and_export() 
 
     let summary = fs::read_to_string(run.join("summary.json")).expect("a file");
     let summary: Value = serde_json::from_str(&summary).expect("JSON");
-    let mut found = json(lsoftmax(&["eval", &run_text, "--json"]));
-    let fields = found.as_object_mut().expect("an object");
-    assert_eq!(fields.remove("data"), Some("mnist".into()));
-    assert_eq!(fields.remove("split"), Some("test".into()));
-    assert_eq!(found, summary["test"]);
+    let found = json(lsoftmax(&["eval", &run_text, "--json"]));
+    assert_eq!((&found["data"], &found["split"]), (&"mnist".into(), &"test".into()));
+    assert_same_evaluation(&found, &summary["test"]);
 
     let digits = digits();
     let files: Vec<_> =
@@ -118,12 +124,16 @@ fn a_folder_of_images_is_trained_on() {
     let summary = fs::read_to_string(directory.path().join("run/summary.json")).expect("a file");
     let summary: Value = serde_json::from_str(&summary).expect("JSON");
     assert_eq!(summary["test"]["images"], 3);
-    let mut found = json(lsoftmax(&["eval", &text_of(&directory.path().join("run")), "--json"]));
-    let fields = found.as_object_mut().expect("an object");
-    let data = fields.remove("data").expect("a name");
+    let found = json(lsoftmax(&["eval", &text_of(&directory.path().join("run")), "--json"]));
+    let data = &found["data"];
     assert!(Path::new(data.as_str().expect("a path")).is_absolute(), "{data}");
-    assert_eq!(fields.remove("split"), Some("test".into()));
-    assert_eq!(found, summary["test"]);
+    assert_eq!(found["split"], "test");
+    assert_same_evaluation(&found, &summary["test"]);
+    for wrong in found["wrong_images"].as_array().expect("a list") {
+        let (file, label) = (&wrong["file"], wrong["label"].as_str().expect("a name"));
+        let file = Path::new(file.as_str().expect("the images are files"));
+        assert!(file.is_file() && file.parent().expect("a directory").ends_with(label), "{wrong}");
+    }
     let found = json(lsoftmax_in(directory.path(), &["eval", "run", "--split", "train", "--json"]));
     assert_eq!(found["images"], 27);
 
@@ -173,7 +183,7 @@ fn mistakes_give_helpful_errors() {
         (&["train", "--data", "nowhere"], &["nowhere", "check the path"]),
         (&["predict", "empty", "text.png"], &["empty does not contain a run"]),
         (&["export", "nowhere", "--out", "x"], &["nowhere does not contain a run"]),
-        (&["export", "empty", "--out", "x.onnx"], &["x.onnx", ".onnx", ".safetensors"]),
+        (&["export", "empty", "--out", "x.pt"], &["x.pt", ".onnx", ".safetensors"]),
         (&["train", "resnet50"], &["\"resnet50\". The recipes are"]),
     ];
     for (words, expected) in mistakes {

@@ -1,6 +1,7 @@
 //! Images and their labels in memory.
 
 use std::collections::{BTreeMap, TryReserveError};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -99,6 +100,8 @@ pub struct Images {
     shape: Shape,
     pixels: Vec<u8>,
     labels: Vec<u32>,
+    /// The files that they were read from, one per image; empty if an image is not a file of its own.
+    files: Vec<PathBuf>,
 }
 
 impl Images {
@@ -110,7 +113,13 @@ impl Images {
         if shape.pixels().checked_mul(labels.len()) != Some(pixels.len()) {
             return Err(ImagesError::Pixels { labels: labels.len(), shape, pixels: pixels.len() });
         }
-        Ok(Self { shape, pixels, labels })
+        Ok(Self { shape, pixels, labels, files: Vec::new() })
+    }
+
+    /// The same images with other labels and the files that they were read from, one each.
+    pub(crate) fn of_files(self, labels: Vec<u32>, files: Vec<PathBuf>) -> Self {
+        assert_eq!([labels.len(), files.len()], [self.len(); 2], "one label and file per image");
+        Self { labels, files, ..self }
     }
 
     /// The number of images.
@@ -133,14 +142,14 @@ impl Images {
         &self.pixels
     }
 
-    /// All pixels, by value.
-    pub fn into_pixels(self) -> Vec<u8> {
-        self.pixels
-    }
-
     /// All labels.
     pub fn labels(&self) -> &[u32] {
         &self.labels
+    }
+
+    /// The file of an image, if it was read from a file of its own.
+    pub fn file(&self, index: usize) -> Option<&Path> {
+        self.files.get(index).map(PathBuf::as_path)
     }
 
     /// The pixels of one image, C x H x W; panics if `index` is out of range.
@@ -154,7 +163,7 @@ impl Images {
     /// # Errors
     /// When an index is out of range or memory runs out.
     pub fn select(&self, indices: &[u32]) -> Result<Self, ImagesError> {
-        let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+        let (mut pixels, mut labels, mut files) = (Vec::new(), Vec::new(), Vec::new());
         pixels.try_reserve_exact(indices.len() * self.shape.pixels())?;
         labels.try_reserve_exact(indices.len())?;
         for &index in indices {
@@ -163,8 +172,9 @@ impl Images {
             };
             labels.push(*label);
             pixels.extend_from_slice(self.image(index as usize));
+            files.extend(self.files.get(index as usize).cloned());
         }
-        Ok(Self { shape: self.shape, pixels, labels })
+        Ok(Self { shape: self.shape, pixels, labels, files })
     }
 
     /// Holds out `held_out` images for validation (the paper: 5,000 of CIFAR's 50,000): the last ones

@@ -181,6 +181,14 @@ pub enum DataProblem {
         /// The number of rows.
         height: u32,
     },
+    /// Several files of many.
+    #[error("{} of {files} files cannot be read: {}", errors.len(), listed(errors))]
+    Files {
+        /// What is wrong with each.
+        errors: Vec<DataError>,
+        /// The number of all files.
+        files: usize,
+    },
     /// The reader was told to stop.
     #[error("the reading of the images was interrupted here")]
     Interrupted,
@@ -197,4 +205,15 @@ pub enum DataProblem {
         "images cannot be read as {0}; use 1 or 3 channels and a height and width of 1 to 4096"
     )]
     Shape(Shape),
+}
+
+/// The most errors that a message lists.
+const MOST_LISTED: usize = 20;
+
+/// Errors as a list, the last of many only counted.
+fn listed(errors: &[DataError]) -> String {
+    let texts: Vec<String> = errors.iter().take(MOST_LISTED).map(ToString::to_string).collect();
+    let rest = errors.len().saturating_sub(MOST_LISTED);
+    let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };
+    format!("{}{more}", texts.join("; "))
 }

@@ -1,5 +1,6 @@
 //! Folders of images with one directory per class.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::BufReader;
 use std::ops::ControlFlow;
@@ -47,7 +48,7 @@ pub type WatchReading<'a> = dyn FnMut(Reading) -> ControlFlow<()> + 'a;
 /// transparency is dropped.
 ///
 /// # Errors
-/// When the folder does not have this layout, or for the first image that cannot be read.
+/// When the folder does not have this layout, or images cannot be read; the error names all of them.
 pub fn read_folder(path: impl AsRef<Path>, shape: Shape) -> Result<Dataset, DataError> {
     read_folder_watched(path, shape, &mut |_| ControlFlow::Continue(()))
 }
@@ -86,7 +87,7 @@ pub fn read_folder_watched(
         read += list.files.len();
         let mut watch = |done: Reading| watch(Reading { read: before + done.read, total });
         let images = read_files(&list.files, shape, &mut watch)?;
-        Ok(Images::new(shape, images.into_pixels(), list.labels).expect("one image per file"))
+        Ok(images.of_files(list.labels, list.files))
     });
     let mut parts = parts.collect::<Result<Vec<_>, DataError>>()?.into_iter();
     let train = parts.next().expect("there is a folder of training images");
@@ -193,9 +194,29 @@ fn list_images(
 /// Reads image files, in the order given, as images of `shape`; all have the label 0.
 ///
 /// # Errors
-/// For the first image that cannot be read.
+/// When an image cannot be read; the error names all such images.
 pub fn read_images(files: &[PathBuf], shape: Shape) -> Result<Images, DataError> {
     read_files(files, shape, &mut |_| ControlFlow::Continue(()))
+}
+
+/// As [`read_images`], but leaves out images that cannot be read: also returns what is wrong with each.
+///
+/// # Errors
+/// When memory runs out.
+pub fn read_readable_images(
+    files: &[PathBuf],
+    shape: Shape,
+) -> Result<(Images, Vec<DataError>), DataError> {
+    let (images, failures) = try_files(files, shape, &mut |_| ControlFlow::Continue(()))?;
+    let (bad, errors): (HashSet<usize>, Vec<DataError>) = failures.into_iter().unzip();
+    if errors.is_empty() {
+        return Ok((images, errors));
+    }
+    let good: Vec<u32> =
+        (0..files.len()).filter(|index| !bad.contains(index)).map(|index| index as u32).collect();
+    let shape = images.shape();
+    let memory = |_| DataError::new(&files[0], DataProblem::Memory { images: good.len(), shape });
+    Ok((images.select(&good).map_err(memory)?, errors))
 }
 
 fn read_files(
@@ -203,6 +224,32 @@ fn read_files(
     shape: Shape,
     watch: &mut WatchReading<'_>,
 ) -> Result<Images, DataError> {
+    let (images, failures) = try_files(files, shape, watch)?;
+    let mut errors: Vec<DataError> = failures.into_iter().map(|(_, error)| error).collect();
+    match errors.len() {
+        0 => Ok(images),
+        1 => Err(errors.remove(0)),
+        _ => {
+            let path = files_in_common(&errors);
+            Err(DataError::new(path, DataProblem::Files { errors, files: files.len() }))
+        }
+    }
+}
+
+/// The innermost directory that contains the files of all errors.
+fn files_in_common(errors: &[DataError]) -> PathBuf {
+    let contains = |path: &&Path| errors.iter().all(|error| error.path.starts_with(path));
+    let first = &errors[0].path;
+    first.ancestors().skip(1).find(contains).unwrap_or(first).to_owned()
+}
+
+/// Reads what can be read. Returns an image for every file, and the indices of those that could not be
+/// read with the reasons.
+fn try_files(
+    files: &[PathBuf],
+    shape: Shape,
+    watch: &mut WatchReading<'_>,
+) -> Result<(Images, Vec<(usize, DataError)>), DataError> {
     let mut pixels = Vec::new();
     let size = files.len().checked_mul(shape.pixels());
     if size.is_none_or(|size| pixels.try_reserve_exact(size).is_err()) {
@@ -210,6 +257,7 @@ fn read_files(
         return Err(DataError::new(first, DataProblem::Memory { images: files.len(), shape }));
     }
     pixels.resize(files.len() * shape.pixels(), 0);
+    let mut failures = Vec::new();
     let group = FILES_PER_THREAD * rayon::current_num_threads();
     let groups = pixels.chunks_mut(group * shape.pixels()).zip(files.chunks(group));
     for (number, (pixels, group_files)) in groups.enumerate() {
@@ -219,9 +267,14 @@ fn read_files(
         }
         let each = pixels.par_chunks_exact_mut(shape.pixels()).zip(group_files);
         let results: Vec<_> = each.map(|(pixels, file)| read_image(file, shape, pixels)).collect();
-        results.into_iter().collect::<Result<(), _>>()?;
+        let failed = results
+            .into_iter()
+            .enumerate()
+            .filter_map(|(at, result)| result.err().map(|error| (read + at, error)));
+        failures.extend(failed);
     }
-    Ok(Images::new(shape, pixels, vec![0; files.len()]).expect("one image per file"))
+    let images = Images::new(shape, pixels, vec![0; files.len()]).expect("one image per file");
+    Ok((images.of_files(vec![0; files.len()], files.to_vec()), failures))
 }
 
 /// The files in a directory and its subdirectories, sorted; hidden ones and training runs are ignored.

@@ -1,4 +1,4 @@
-//! Using a trained model: evaluation, prediction, features, export.
+//! Using a trained model: prediction, features, export.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,11 @@ use lsoftmax_data::{
 use serde::Serialize;
 
 use crate::evaluate::{
-    EvaluateError, Evaluation, LogitLengths, argmax, evaluate, for_each_image, norm, scaled_sum_exp,
+    EvaluateError, LogitLengths, argmax, for_each_image, norm, scaled_sum_exp,
 };
-use crate::model_file::{self, TrainedModel};
-use crate::run::RunError;
+use crate::model_file::{self, ModelDescription, TrainedModel};
+use crate::onnx::{OnnxOutput, to_onnx};
+use crate::run::{RunError, write_atomic};
 
 /// Why a model could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -53,18 +54,6 @@ impl InferenceError {
     }
 }
 
-/// The result of [`evaluate_run`].
-#[derive(Clone, Debug, Serialize)]
-pub struct EvaluationReport {
-    /// The data.
-    pub data: DataSource,
-    /// The part of the data that was used.
-    pub split: &'static str,
-    /// The evaluation.
-    #[serde(flatten)]
-    pub evaluation: Evaluation,
-}
-
 /// The images of a split, or an error that names the data.
 fn images_of(set: Dataset, split: Split) -> Result<Images, InferenceError> {
     let name = set.name.clone();
@@ -72,19 +61,14 @@ fn images_of(set: Dataset, split: Split) -> Result<Images, InferenceError> {
         .ok_or_else(|| InferenceError::Fit(format!("{name} has no test images; use --split train")))
 }
 
-/// Evaluates the model of a run on a data set, by default the one it was trained on. Classes are matched
-/// by name.
-///
-/// # Errors
-/// When the model or the images cannot be read, or do not fit together.
-pub fn evaluate_run(
-    run: &Path,
+/// The images on which a model is evaluated, numbered as its classes are, and the name of the split. Without
+/// a source they are the model's own.
+pub(crate) fn images_to_evaluate(
+    description: &ModelDescription,
     source: Option<&DataSource>,
     split: Split,
     data: &DataDir,
-    device: &Device,
-) -> Result<EvaluationReport, InferenceError> {
-    let TrainedModel { model, description } = TrainedModel::read(run, device)?;
+) -> Result<(&'static str, Images), InferenceError> {
     let own = source.is_none();
     let source = source.unwrap_or(&description.data);
     let mut set = source.read(data, shape(&description.network.input))?;
@@ -98,12 +82,10 @@ pub fn evaluate_run(
     }
     let set = set.numbered_as(&description.class_names)?;
     // All images of an explicitly given folder are test images, unless it has a test folder.
-    let (split, images) = match split {
+    Ok(match split {
         Split::Test if !own && set.test.is_none() => ("all", set.train),
         _ => (split.name(), images_of(set, split)?),
-    };
-    let evaluation = evaluate(&model, &Arc::new(images), &description.mean)?;
-    Ok(EvaluationReport { data: source.clone(), split, evaluation })
+    })
 }
 
 /// The predicted class of an image.
@@ -267,6 +249,17 @@ fn stage(path: &Path, shape: &[usize], values: &[f32]) -> Result<StagedArrays, I
 pub fn export(run: &Path, out: &Path) -> Result<usize, InferenceError> {
     let TrainedModel { model, .. } = TrainedModel::read(run, &Device::flex())?;
     Ok(model_file::export(&model, out)?)
+}
+
+/// Writes the model of a run as an ONNX file; returns the number of bytes.
+///
+/// # Errors
+/// When the model cannot be read or is too large, or the file cannot be written.
+pub fn export_onnx(run: &Path, output: OnnxOutput, out: &Path) -> Result<usize, InferenceError> {
+    let model = TrainedModel::read(run, &Device::flex())?;
+    let bytes = to_onnx(&model, output).map_err(|error| InferenceError::Fit(error.to_string()))?;
+    write_atomic(out, &[&bytes])?;
+    Ok(bytes.len())
 }
 
 fn shape(&[channels, height, width]: &[usize; 3]) -> Shape {

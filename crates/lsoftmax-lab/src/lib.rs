@@ -6,7 +6,8 @@
 //! | [`head`], [`model`], [`objective`], [`optimiser`], [`learner`], [`batch`], [`compute`] | L-Softmax and its successors, network and head, loss, optimiser, one training step, the device |
 //! | [`train`], [`run`] | training by a recipe, and the directory from which it can be resumed |
 //! | [`evaluate`], [`test_details`] | accuracy of a model; which test images are misclassified, how similar the classes are |
-//! | [`model_file`], [`inference`] | the files of a model, and its use |
+//! | [`analysis`] | scores by class, confusions, nearest neighbours, the most wrong images |
+//! | [`model_file`], [`inference`], [`onnx`] | the files of a model, its use, and the model for other runtimes |
 //! | [`loss`] | the loss and its gradients for arrays in files |
 //! | [`records`], [`reproduce`], [`report`] | finished runs without weights; the runs behind the paper's tables and figures; both from records |
 //! | [`figures`], [`plot`], [`demo`], [`two_classes`] | plots, tables and HTML pages; curves of runs; Figures 2 and 4 of the paper |
@@ -15,6 +16,7 @@
 //!
 //! Images, loaders and arrays are in `lsoftmax-data`, networks in `lsoftmax-nn`, the head in `lsoftmax`.
 
+pub mod analysis;
 pub mod batch;
 pub mod bench;
 pub mod compute;
@@ -31,6 +33,7 @@ pub mod model;
 pub mod model_file;
 pub mod number_text;
 pub mod objective;
+pub mod onnx;
 pub mod optimiser;
 pub mod plot;
 pub mod recipe;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use lsoftmax_data::shell_word;
 use serde::Serialize;
 
 use crate::figures::{Chart, Figure, FigureError, Page, Scale, Section, Series};
@@ -43,6 +44,19 @@ pub struct Plotted {
 /// # Errors
 /// When a directory holds no run, its log is damaged, or the page cannot be written.
 pub fn plot(runs: &[PathBuf], out: &Path) -> Result<Plotted, PlotError> {
+    let names: Vec<_> = runs.iter().map(|run| shell_word(run)).collect();
+    let page = Page {
+        title: "Training runs".into(),
+        introduction: Vec::new(),
+        sections: vec![curves(runs)?],
+        command: format!("lsoftmax plot {} --out {}", names.join(" "), shell_word(out)),
+    };
+    page.write(out)?;
+    Ok(Plotted { out: out.display().to_string(), runs: runs.len() })
+}
+
+/// The curves of runs by step, as a section of a page.
+pub(crate) fn curves(runs: &[PathBuf]) -> Result<Section, PlotError> {
     let (mut losses, mut errors, mut test_errors) = (Vec::new(), Vec::new(), Vec::new());
     for run in runs {
         let log = run.join(METRICS);
@@ -84,13 +98,5 @@ pub fn plot(runs: &[PathBuf], out: &Path) -> Result<Plotted, PlotError> {
         let figure = Figure::new(format!("{title} by step"), chart.draw()?);
         section = section.figure(Figure { id: id.into(), ..figure });
     }
-    let names: Vec<_> = runs.iter().map(|run| run.display().to_string()).collect();
-    let page = Page {
-        title: "Training runs".into(),
-        introduction: Vec::new(),
-        sections: vec![section],
-        command: format!("lsoftmax plot {} --out {}", names.join(" "), out.display()),
-    };
-    page.write(out)?;
-    Ok(Plotted { out: out.display().to_string(), runs: runs.len() })
+    Ok(section)
 }

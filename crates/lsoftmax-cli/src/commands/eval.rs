@@ -1,19 +1,28 @@
 //! `lsoftmax eval`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lsoftmax_data::{DataSource, Split};
-use lsoftmax_lab::inference::{self, EvaluationReport};
+use lsoftmax_data::{DataSource, Split, shell_word};
+use lsoftmax_lab::analysis::{
+    Analysis, AnalysisOptions, ClassScores, Classification, ConfusedPair, EvaluationReport,
+    Retrieval, TopK,
+};
+use lsoftmax_lab::figures::Picture;
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
-use crate::value_parsers::split;
+use crate::output::printable;
+use crate::text_table::text_table;
+use crate::value_parsers::{size_of_at_least_1, split};
 
 const EXAMPLES: &str = "\
 Examples:
   lsoftmax eval runs/mnist                              on the test images of its own data
+  lsoftmax eval runs/mnist --details                    scores by class, and the confusion matrix
+  lsoftmax eval runs/mnist --page mnist.html            the same with pictures, neighbours and curves
+  lsoftmax eval runs/mnist --wrong wrong.png            the most wrong images side by side
   lsoftmax eval runs/mnist --data my-digits/ --json     on your own images, in directories 0 to 9";
 
 /// Evaluate the model of a run
@@ -29,6 +38,28 @@ pub struct EvalCommand {
     /// The images to evaluate on
     #[arg(long, default_value = "test", value_parser = split())]
     split: Split,
+    /// Print the scores of every class, and the confusion matrix
+    #[arg(long)]
+    details: bool,
+    /// How often the label is among the K largest logits
+    #[arg(long, value_name = "K", default_value = "5", value_parser = size_of_at_least_1, allow_negative_numbers = true)]
+    top_k: usize,
+    /// Search the nearest neighbours of every image: recall@1, recall@5 and mean average precision of the
+    /// features; --page does so, too
+    #[arg(long)]
+    retrieval: bool,
+    /// Write a page with all scores, pictures and the curves of the training
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Draw the confusion matrix, as .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = picture_path)]
+    confusion: Option<PathBuf>,
+    /// Draw the most wrong images side by side, as .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = picture_path)]
+    wrong: Option<PathBuf>,
+    /// How many of the most wrong images are listed and drawn
+    #[arg(long, value_name = "N", default_value = "24", value_parser = size_of_at_least_1, allow_negative_numbers = true)]
+    wrong_count: usize,
     #[command(flatten)]
     data_dir: DataDirArgument,
     #[command(flatten)]
@@ -39,16 +70,136 @@ pub struct EvalCommand {
 
 impl EvalCommand {
     pub fn run(self) -> Result<String, Failure> {
-        let data_dir = self.data_dir.find()?;
+        let data_dir = self.data_dir.clone().find()?;
+        let options = AnalysisOptions {
+            top_k: self.top_k,
+            retrieval: self.retrieval || self.page.is_some(),
+            most_wrong: self.wrong_count,
+        };
         let (data, device) = (self.data.as_ref(), &self.device.device);
-        let evaluated = inference::evaluate_run(&self.run, data, self.split, &data_dir, device)?;
-        self.output.render(&evaluated, text)
+        let analysis = Analysis::of_run(&self.run, data, self.split, &data_dir, device, options)?;
+        let mut written = Vec::new();
+        if let Some(path) = &self.page {
+            analysis.page(&self.run, self.command(path))?.write(path)?;
+            written.push(path.display().to_string());
+        }
+        for (path, picture, none) in [
+            (&self.confusion, Analysis::confusion_picture as Drawing, "too many classes to draw"),
+            (&self.wrong, Analysis::contact_sheet, "no image is wrong"),
+        ] {
+            let Some(path) = path else { continue };
+            match picture(&analysis)? {
+                Some(picture) => {
+                    write_picture(&picture, path)?;
+                    written.push(path.display().to_string());
+                }
+                None => written.push(format!("{} was not written: {none}", path.display())),
+            }
+        }
+        self.output.render(&analysis.report, |report| {
+            let mut lines = vec![summary(report)];
+            if self.details {
+                lines.push(details(&report.classification));
+            }
+            lines.extend(written);
+            lines.join("\n")
+        })
+    }
+
+    /// The command that makes the page again.
+    fn command(&self, page: &Path) -> String {
+        let mut command = format!("lsoftmax eval {}", shell_word(&self.run));
+        if let Some(data) = &self.data {
+            command.push_str(&format!(" --data {}", shell_word(Path::new(&data.to_string()))));
+        }
+        if self.split == Split::Train {
+            command.push_str(" --split train");
+        }
+        format!("{command} --page {}", shell_word(page))
     }
 }
 
-fn text(EvaluationReport { data, split, evaluation }: &EvaluationReport) -> String {
-    format!(
+/// Draws something of an analysis, if there is something to draw.
+type Drawing = fn(&Analysis) -> Result<Option<Picture>, lsoftmax_lab::figures::FigureError>;
+
+/// The path of a picture, whose ending says its format.
+fn picture_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let known = path.extension().is_some_and(|ending| ending == "svg" || ending == "png");
+    if known { Ok(path) } else { Err("must end in .svg or .png".into()) }
+}
+
+fn write_picture(picture: &Picture, path: &Path) -> Result<(), Failure> {
+    let is_png = path.extension().is_some_and(|ending| ending == "png");
+    Ok(if is_png { picture.write_png(path, 2.0)? } else { picture.write(path)? })
+}
+
+fn summary(report: &EvaluationReport) -> String {
+    let EvaluationReport { data, split, evaluation, classification, retrieval, .. } = report;
+    let mut lines = vec![format!(
         "{data}, {split}: {:.2} % wrong ({} of {} images), cross-entropy {:.4}, {:.1}° to the class on average",
         evaluation.error, evaluation.wrong, evaluation.images, evaluation.loss, evaluation.angle
-    )
+    )];
+    let Classification { top, precision, recall, f1, confused, .. } = classification;
+    let top = top.iter().map(|TopK { k, accuracy }| format!("top {k}: {}", percent(*accuracy)));
+    lines.push(format!(
+        "{}; mean of classes: precision {}, recall {}, F1 {}",
+        top.collect::<Vec<_>>().join(", "),
+        percent(*precision),
+        percent(*recall),
+        percent(*f1)
+    ));
+    if !confused.is_empty() {
+        let pair = |ConfusedPair { label, predicted, images }: &ConfusedPair| {
+            format!("{} as {} ({images})", printable(label), printable(predicted))
+        };
+        let pairs: Vec<String> = confused.iter().take(5).map(pair).collect();
+        lines.push(format!("most confused: {}", pairs.join(", ")));
+    }
+    if let Some(Retrieval { recall_at_1, recall_at_5, mean_average_precision, .. }) = retrieval {
+        lines.push(format!(
+            "nearest neighbours: recall@1 {}, recall@5 {}, mean average precision {}",
+            percent(*recall_at_1),
+            percent(*recall_at_5),
+            percent(*mean_average_precision)
+        ));
+    }
+    lines.join("\n")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+/// A wider matrix would not fit a terminal.
+const MOST_COLUMNS: usize = 25;
+
+/// The scores of every class, and the confusion matrix or, for many classes, the most confused pairs.
+fn details(Classification { per_class, confusion, confused, .. }: &Classification) -> String {
+    let mut rows = vec![
+        ["class", "images", "predicted", "precision", "recall", "F1"].map(String::from).to_vec(),
+    ];
+    for ClassScores { name, images, predicted, precision, recall, f1 } in per_class {
+        let scores = [precision, recall, f1].map(|score| percent(*score));
+        let counts = [printable(name), images.to_string(), predicted.to_string()];
+        rows.push([counts, scores].concat());
+    }
+    let mut parts = vec![text_table(&rows)];
+    if (1..=MOST_COLUMNS).contains(&confusion.len()) {
+        let names: Vec<String> = per_class.iter().map(|scores| printable(&scores.name)).collect();
+        let mut rows = vec![[vec!["label \\ predicted".to_owned()], names.clone()].concat()];
+        for (name, counts) in names.iter().zip(confusion) {
+            let counts =
+                counts.iter().map(|count| if *count == 0 { "·".into() } else { count.to_string() });
+            rows.push([name.clone()].into_iter().chain(counts).collect());
+        }
+        parts.push(text_table(&rows));
+    } else if !confused.is_empty() {
+        let mut rows = vec![["label", "predicted", "images"].map(String::from).to_vec()];
+        rows.extend(confused.iter().map(|ConfusedPair { label, predicted, images }| {
+            vec![printable(label), printable(predicted), images.to_string()]
+        }));
+        parts.push(text_table(&rows));
+    }
+    format!("\n{}\n", parts.join("\n\n"))
 }

@@ -1,9 +1,10 @@
 //! `lsoftmax export`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use lsoftmax_lab::inference::{self, InferenceError};
+use lsoftmax_lab::inference;
+use lsoftmax_lab::onnx::OnnxOutput;
 use serde::Serialize;
 
 use crate::argument_groups::OutputArguments;
@@ -13,29 +14,37 @@ use crate::value_parsers::one_of;
 
 const EXAMPLES: &str = "\
 Examples:
-  lsoftmax export runs/mnist --out mnist.safetensors
+  lsoftmax export runs/mnist --out mnist.safetensors            the weights alone
+  lsoftmax export runs/mnist --out mnist.onnx                   pixels to logits, for ONNX Runtime
+  lsoftmax export runs/faces --out faces.onnx --embeddings      pixels to features
 
-docs/guide.md has the lines of Python that load it into PyTorch.";
+docs/guide.md has the lines of Python that load them.";
 
-/// Write the weights of the model of a run, for other programs
+/// Write the model of a run for other programs: its weights as safetensors, or all of it as ONNX
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct ExportCommand {
     /// The run
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// The file format
-    #[arg(long, default_value = "safetensors", value_parser = one_of([("safetensors", inference::export as Writer)]))]
-    format: Writer,
-    /// Write the weights here
+    /// The file format [default: by the ending of the file]
+    #[arg(long, value_parser = one_of([("safetensors", Format::Safetensors), ("onnx", Format::Onnx)]))]
+    format: Option<Format>,
+    /// Write the model here, to a file that ends in .safetensors or .onnx
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// The network without the head, for ONNX: images to features
+    #[arg(long)]
+    embeddings: bool,
     #[command(flatten)]
     output: OutputArguments,
 }
 
-/// Writes the model of a run to a file in some format and returns the size in bytes.
-type Writer = fn(&Path, &Path) -> Result<usize, InferenceError>;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Safetensors,
+    Onnx,
+}
 
 #[derive(Serialize)]
 struct Exported {
@@ -45,17 +54,50 @@ struct Exported {
 
 impl ExportCommand {
     pub fn run(self) -> Result<String, Failure> {
-        if let Some(ending) = self.out.extension().filter(|ending| *ending != "safetensors") {
-            return Err(Failure::bad_input(format!(
-                "{}: weights are not written as .{}; give a file that ends in .safetensors",
-                self.out.display(),
-                ending.display()
-            )));
-        }
-        let write = self.format;
-        let bytes = write(&self.run, &self.out)?;
+        let format = self.format()?;
+        let bytes = match (format, self.embeddings) {
+            (Format::Onnx, false) => {
+                inference::export_onnx(&self.run, OnnxOutput::Logits, &self.out)?
+            }
+            (Format::Onnx, true) => {
+                inference::export_onnx(&self.run, OnnxOutput::Features, &self.out)?
+            }
+            (Format::Safetensors, false) => inference::export(&self.run, &self.out)?,
+            (Format::Safetensors, true) => {
+                return Err(Failure::bad_input(
+                    "--embeddings is for .onnx; a .safetensors file has all weights, leave it out",
+                ));
+            }
+        };
+        let what = match (format, self.embeddings) {
+            (Format::Safetensors, _) => "of weights",
+            (Format::Onnx, false) => "of ONNX, images to logits",
+            (Format::Onnx, true) => "of ONNX, images to features",
+        };
         let exported = Exported { bytes, out: self.out.display().to_string() };
         self.output
-            .render(&exported, |Exported { bytes, out }| format!("{out}: {bytes} bytes of weights"))
+            .render(&exported, |Exported { bytes, out }| format!("{out}: {bytes} bytes {what}"))
+    }
+
+    /// The format asked for, which the file's ending must not contradict.
+    fn format(&self) -> Result<Format, Failure> {
+        let ending = self.out.extension();
+        let by_ending = match ending {
+            None => Some(Format::Safetensors),
+            Some(ending) if ending == "safetensors" => Some(Format::Safetensors),
+            Some(ending) if ending == "onnx" => Some(Format::Onnx),
+            Some(_) => None,
+        };
+        match (self.format, by_ending) {
+            (Some(format), None) => Ok(format),
+            (Some(format), Some(by_ending)) if format == by_ending || ending.is_none() => {
+                Ok(format)
+            }
+            (None, Some(by_ending)) => Ok(by_ending),
+            _ => Err(Failure::bad_input(format!(
+                "{}: the ending does not say the format; give a file that ends in .safetensors or .onnx, or --format",
+                self.out.display()
+            ))),
+        }
     }
 }

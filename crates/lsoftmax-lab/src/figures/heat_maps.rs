@@ -23,12 +23,12 @@ const SIDE: f64 = 300.0;
 const PADDING: f64 = 20.0;
 const TITLE_HEIGHT: f64 = 34.0;
 /// More classes have no names on the axes.
-const MAX_NAMES: usize = 20;
+pub(super) const MAX_NAMES: usize = 20;
 /// The most room for a name on an axis.
-const NAME_ROOM: f64 = 84.0;
+pub(super) const NAME_ROOM: f64 = 84.0;
 const BAR_WIDTH: f64 = 16.0;
 const BAR_STEPS: usize = 64;
-const SMALL: Font = Font { size: 11.0, paint: Paint::Grey, bold: false, outline: false };
+pub(super) const SMALL: Font = Font { size: 11.0, paint: Paint::Grey, bold: false, outline: false };
 
 /// Draws matrices of cosines between classes side by side, three per row, with one colour bar.
 ///
@@ -144,7 +144,7 @@ impl HeatMap {
 }
 
 /// Draws the classes' names left of and below a matrix at `(x, y)`.
-fn draw_names(svg: &mut Svg, (x, y): (f64, f64), cell: f64, classes: &[String]) {
+pub(super) fn draw_names(svg: &mut Svg, (x, y): (f64, f64), cell: f64, classes: &[String]) {
     let bottom = y + cell * classes.len() as f64;
     for (index, name) in classes.iter().enumerate() {
         let middle = (index as f64 + 0.5) * cell;

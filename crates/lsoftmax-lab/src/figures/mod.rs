@@ -7,6 +7,8 @@
 //! | [`decision_boundaries`] | the boundaries of two classes and the margin between them: Figure 4 |
 //! | [`heat_maps`](fn@heat_maps) | cosines between classes: Figure 5 |
 //! | [`Chart`], [`chart_row`] | curves by step, alone or side by side: loss, accuracy, λ, learning rate; Figures 6 and 7 |
+//! | [`confusion_matrix`] | which classes are taken for which |
+//! | [`contact_sheet`](fn@contact_sheet) | images side by side |
 //! | [`ClassAngles`] | the angles within and between classes, in any dimension |
 //! | [`Picture`] | what these draw, to be written as SVG or PNG |
 //! | [`Page`] | one HTML page with text, tables and pictures |
@@ -20,6 +22,8 @@ use lsoftmax_data::files;
 mod angles;
 mod axis;
 mod boundaries;
+mod confusion;
+mod contact_sheet;
 mod curves;
 mod embedding;
 mod error;
@@ -36,6 +40,8 @@ pub use angles::ClassAngles;
 pub use axis::Scale;
 pub(crate) use axis::group_thousands;
 pub use boundaries::{BoundaryPanel, decision_boundaries};
+pub use confusion::confusion_matrix;
+pub use contact_sheet::{Thumbnail, contact_sheet};
 pub use curves::{Chart, Series, chart_row};
 pub use embedding::Embedding;
 pub use error::FigureError;

@@ -49,13 +49,21 @@
       return { ...best, text: `${best.dot.parentNode.dataset.series}: (${place.join(", ")})` };
     },
     heat(plot, x, y) {
+      const cell = readers.cell(plot, x, y);
+      return cell && { distance: 0, text: `${cell.row}, ${cell.column}: ${show(cell.value / 100, 3)}` };
+    },
+    confusion(plot, x, y) {
+      const cell = readers.cell(plot, x, y);
+      return cell && { distance: 0, text: `${cell.row} as ${cell.column}: ${show(cell.value, 9)}` };
+    },
+    cell(plot, x, y) {
       const [left, top, right, bottom] = numbers(plot.dataset.area);
       plot.names ??= JSON.parse(plot.dataset.classes);
       plot.values ??= numbers(plot.dataset.values);
       const count = plot.names.length;
       const column = Math.floor((x - left) / (right - left) * count), row = Math.floor((y - top) / (bottom - top) * count);
       if (Math.min(row, column) < 0 || Math.max(row, column) >= count) return null;
-      return { distance: 0, text: `${plot.names[row]}, ${plot.names[column]}: ${show(plot.values[row * count + column] / 100, 3)}` };
+      return { row: plot.names[row], column: plot.names[column], value: plot.values[row * count + column] };
     },
   };
 

@@ -16,6 +16,10 @@ pub(super) enum Paint {
     Faint,
     /// The background.
     Paper,
+    /// Text on a light colour that is the same on every page.
+    Dark,
+    /// Text on a dark colour that is the same on every page.
+    Light,
     /// A class or series; after ten, colours repeat.
     Series(usize),
     /// Text on the colour of a class or series.
@@ -50,7 +54,9 @@ impl Paint {
     /// Every paint.
     fn all() -> impl Iterator<Item = Self> {
         let series = (0..COLOURS).flat_map(|index| [Self::Series(index), Self::OnSeries(index)]);
-        [Self::Ink, Self::Grey, Self::Faint, Self::Paper].into_iter().chain(series)
+        [Self::Ink, Self::Grey, Self::Faint, Self::Paper, Self::Dark, Self::Light]
+            .into_iter()
+            .chain(series)
     }
 
     /// The colours on white and on dark.
@@ -60,6 +66,8 @@ impl Paint {
             Self::Grey => GREY,
             Self::Faint => FAINT,
             Self::Paper => PAPER,
+            Self::Dark => [INK[0]; 2],
+            Self::Light => [PAPER[0]; 2],
             Self::Series(index) => SERIES[index % COLOURS],
             Self::OnSeries(index) => SERIES[index % COLOURS].map(text_colour_on),
         }
@@ -71,6 +79,8 @@ impl Paint {
             Self::Grey => "grey".into(),
             Self::Faint => "faint".into(),
             Self::Paper => "paper".into(),
+            Self::Dark => "dark".into(),
+            Self::Light => "light".into(),
             Self::Series(index) => format!("c{}", index % COLOURS),
             Self::OnSeries(index) => format!("on{}", index % COLOURS),
         }

@@ -10,6 +10,7 @@ use resvg::usvg::{Options, Tree};
 use super::{FigureError, write_file};
 
 /// A finished picture: SVG on a white background, without scripts, styles, ids or links.
+/// Images in it are part of the file.
 ///
 /// Classes name the colours, for the stylesheet of a [`Page`](super::Page); `data-` attributes describe
 /// series and points, for its script. Neither has an effect elsewhere.

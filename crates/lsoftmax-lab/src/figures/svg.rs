@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
+
 use super::Picture;
 use super::palette::Paint;
 
@@ -125,6 +127,23 @@ impl Svg {
             self.push(format_args!("M{x} {y}h{width}v{height}h-{width}z"));
         }
         self.text.push_str("\"/>\n");
+    }
+
+    /// An image in PNG format, enlarged without smoothing; `label` describes it to screen readers.
+    pub fn image(
+        &mut self,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        png: &[u8],
+        label: &str,
+    ) {
+        let [x, y, width, height] = [x, y, width, height].map(coordinate);
+        self.push(format_args!(
+            "<image x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" image-rendering=\"pixelated\" \
+             aria-label=\"{}\" href=\"data:image/png;base64,{}\"/>\n",
+            escape(label),
+            BASE64_STANDARD.encode(png)
+        ));
     }
 
     /// An invisible rectangle that receives clicks.
