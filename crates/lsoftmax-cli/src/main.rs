@@ -19,14 +19,12 @@ mod usage;
 mod value_parsers;
 
 use std::alloc::System;
-use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::Parser;
 use peakmem_alloc::{INSTRUMENTED_SYSTEM, PeakMemAlloc};
 
 use commands::Arguments;
-use failure::Failure;
 
 /// Counts the heap for `bench`. It passes zeroed and resized allocations on as such; a counter that
 /// does not makes the steps of a large head slower than they are.
@@ -42,17 +40,8 @@ fn main() -> ExitCode {
         }
         Err(error) => return usage::failure(&error, std::env::args_os()).report(),
     };
-    match arguments.run().and_then(|text| print(&text)) {
+    match arguments.run().and_then(|text| output::print_result(&text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
-    }
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    match output::print(text) {
-        Ok(()) => Ok(()),
-        // The reader has seen enough, as `head` has.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::failed(format!("the result cannot be printed ({error})"))),
     }
 }

@@ -1,9 +1,20 @@
 //! stdout and stderr.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+
+use crate::failure::Failure;
 
 /// Prints a result to stdout.
-pub fn print(text: &str) -> std::io::Result<()> {
+pub fn print_result(text: &str) -> Result<(), Failure> {
+    match print(text) {
+        Ok(()) => Ok(()),
+        // The reader has seen enough, as `head` has.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::failed(format!("the result cannot be printed ({error})"))),
+    }
+}
+
+fn print(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()

@@ -101,19 +101,13 @@ impl TrainingProgress {
             }
             Metric::Validation { step, error, loss } => {
                 self.validation_error = Some(*error);
-                if !self.terminal {
-                    self.line(&format!(
-                        "{prefix}step {step}: held out {error:.2} % wrong, loss {loss:.4}"
-                    ));
-                }
+                self.line(&format!(
+                    "{prefix}step {step}: held out {error:.2} % wrong, loss {loss:.4}"
+                ));
             }
             Metric::Test { step, error, loss } => {
                 self.test_error = Some(*error);
-                if !self.terminal {
-                    self.line(&format!(
-                        "{prefix}step {step}: test {error:.2} % wrong, loss {loss:.4}"
-                    ));
-                }
+                self.line(&format!("{prefix}step {step}: test {error:.2} % wrong, loss {loss:.4}"));
             }
             Metric::Rollback(Rollback { step, to, lambda_floor, reason }) => self.line(&format!(
                 "{prefix}step {step}: {reason}; \

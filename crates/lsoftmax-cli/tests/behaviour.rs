@@ -58,11 +58,23 @@ fn a_usage_error_names_the_help_of_its_own_command() {
     }
 }
 
+#[test]
+fn help_is_wrapped_to_the_width_of_the_terminal() {
+    for width in [60, 90] {
+        let mut command = program::command(&["train", "--help"]);
+        let help = printed(command.env("COLUMNS", width.to_string()).output().expect("it starts"));
+        let longest = help.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(longest <= width && longest > width / 2, "{longest} for {width}");
+    }
+}
+
 /// Checks the list of commands in the help, so that the test above covers all of them.
 #[test]
 fn the_help_lists_the_commands() {
     let listed = |command: &[&str]| -> Vec<String> {
-        let help = printed(lsoftmax(&[command, &["--help"]].concat()));
+        let words = [command, &["--help"]].concat();
+        let wide = program::command(&words).env("COLUMNS", "300").output().expect("it starts");
+        let help = printed(wide);
         let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
         let lines = lines.take_while(|line| !line.is_empty());
         lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()

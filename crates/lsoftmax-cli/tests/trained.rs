@@ -217,7 +217,8 @@ fn files_that_are_not_images_are_named() {
     let run = directory.path().join("run");
     program::run::Reference::get().put(&run);
     fs::write(directory.path().join("text.png"), "this is no image").expect("a file");
-    for file in ["text.png", "nowhere.png", "run"] {
+    fs::create_dir(directory.path().join("empty")).expect("a directory");
+    for file in ["text.png", "nowhere.png", "empty"] {
         let sentence = refused(lsoftmax_in(directory.path(), &["predict", "run", file]));
         assert!(sentence.starts_with(file), "{sentence}");
     }

@@ -19,6 +19,18 @@ impl DataError {
     pub fn new(path: impl AsRef<Path>, problem: DataProblem) -> Self {
         Self { path: path.as_ref().to_owned(), problem }
     }
+
+    /// The errors of some of `files` files as one; `None` if there are none.
+    pub fn of_files(mut errors: Vec<Self>, files: usize) -> Option<Self> {
+        if errors.len() < 2 {
+            return errors.pop();
+        }
+        // The innermost directory that contains all of them.
+        let contains = |path: &&Path| errors.iter().all(|error| error.path.starts_with(path));
+        let common = errors[0].path.ancestors().skip(1).find(contains).unwrap_or(Path::new(""));
+        let path = if common.as_os_str().is_empty() { Path::new(".") } else { common }.to_owned();
+        Some(Self { path, problem: DataProblem::Files { errors, files } })
+    }
 }
 
 /// What is wrong with a file or directory of a data set. Byte offsets start at 0; for a gzipped file

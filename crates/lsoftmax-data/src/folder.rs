@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::io::BufReader;
+use std::io::{BufRead, BufReader, Cursor, Read, Seek};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,9 @@ const FILE_SIDE_LIMIT: u32 = 1 << 15;
 const FILE_PIXEL_LIMIT: u64 = 128_000_000;
 /// The largest amount of memory for decoding one file, and for its decoded pixels.
 const FILE_MEMORY_LIMIT: u64 = 512_000_000;
+
+/// The name by which the standard input is read as an image file.
+pub const STANDARD_INPUT: &str = "-";
 
 /// The number of files that each thread reads before the watcher is asked again.
 const FILES_PER_THREAD: usize = 16;
@@ -81,15 +84,18 @@ pub fn read_folder_watched(
         lists.push(list_images(test, &names, &test_names)?);
     }
     let total = lists.iter().map(|list| list.files.len()).sum();
-    let mut read = 0;
-    let parts = lists.into_iter().map(|list| {
-        let before = read;
-        read += list.files.len();
-        let mut watch = |done: Reading| watch(Reading { read: before + done.read, total });
-        let images = read_files(&list.files, shape, &mut watch)?;
-        Ok(images.of_files(list.labels, list.files))
-    });
-    let mut parts = parts.collect::<Result<Vec<_>, DataError>>()?.into_iter();
+    let (mut parts, mut errors, mut read) = (Vec::new(), Vec::new(), 0);
+    for ImageList { files, labels } in lists {
+        let mut watch = |done: Reading| watch(Reading { read: read + done.read, total });
+        let (images, failures) = try_files(&files, shape, &mut watch)?;
+        read += files.len();
+        errors.extend(failures.into_iter().map(|(_, error)| error));
+        parts.push(images.of_files(labels, files));
+    }
+    if let Some(error) = DataError::of_files(errors, total) {
+        return Err(error);
+    }
+    let mut parts = parts.into_iter();
     let train = parts.next().expect("there is a folder of training images");
     let test = parts.next();
     let name = path.file_name().unwrap_or(path.as_os_str());
@@ -191,12 +197,15 @@ fn list_images(
     Ok(ImageList { files, labels })
 }
 
-/// Reads image files, in the order given, as images of `shape`; all have the label 0.
+/// Reads image files, in the order given, as images of `shape`; all have the label 0. The file `-` is the
+/// standard input.
 ///
 /// # Errors
 /// When an image cannot be read; the error names all such images.
 pub fn read_images(files: &[PathBuf], shape: Shape) -> Result<Images, DataError> {
-    read_files(files, shape, &mut |_| ControlFlow::Continue(()))
+    let (images, failures) = try_files(files, shape, &mut |_| ControlFlow::Continue(()))?;
+    let errors = failures.into_iter().map(|(_, error)| error).collect();
+    DataError::of_files(errors, files.len()).map_or(Ok(images), Err)
 }
 
 /// As [`read_images`], but leaves out images that cannot be read: also returns what is wrong with each.
@@ -217,30 +226,6 @@ pub fn read_readable_images(
     let shape = images.shape();
     let memory = |_| DataError::new(&files[0], DataProblem::Memory { images: good.len(), shape });
     Ok((images.select(&good).map_err(memory)?, errors))
-}
-
-fn read_files(
-    files: &[PathBuf],
-    shape: Shape,
-    watch: &mut WatchReading<'_>,
-) -> Result<Images, DataError> {
-    let (images, failures) = try_files(files, shape, watch)?;
-    let mut errors: Vec<DataError> = failures.into_iter().map(|(_, error)| error).collect();
-    match errors.len() {
-        0 => Ok(images),
-        1 => Err(errors.remove(0)),
-        _ => {
-            let path = files_in_common(&errors);
-            Err(DataError::new(path, DataProblem::Files { errors, files: files.len() }))
-        }
-    }
-}
-
-/// The innermost directory that contains the files of all errors.
-fn files_in_common(errors: &[DataError]) -> PathBuf {
-    let contains = |path: &&Path| errors.iter().all(|error| error.path.starts_with(path));
-    let first = &errors[0].path;
-    first.ancestors().skip(1).find(contains).unwrap_or(first).to_owned()
 }
 
 /// Reads what can be read. Returns an image for every file, and the indices of those that could not be
@@ -301,6 +286,9 @@ pub fn is_image_file(path: &Path) -> bool {
 /// # Errors
 /// When the file cannot be read, is not such an image, or is too large.
 pub fn read_photo(path: &Path) -> Result<DynamicImage, DataError> {
+    if path.is_dir() {
+        return Err(DataError::new(path, DataProblem::NestedDirectory));
+    }
     let file = contents::open(path).map_err(|error| match error.problem {
         DataProblem::Missing => DataError::new(path, DataProblem::NoFile),
         _ => error,
@@ -309,10 +297,11 @@ pub fn read_photo(path: &Path) -> Result<DynamicImage, DataError> {
 }
 
 fn read_image(path: &Path, shape: Shape, pixels: &mut [u8]) -> Result<(), DataError> {
-    if path.is_dir() {
-        return Err(DataError::new(path, DataProblem::NestedDirectory));
-    }
-    let image = read_photo(path)?;
+    let image = if path.as_os_str() == STANDARD_INPUT {
+        decode_standard_input().map_err(|problem| DataError::new("standard input", problem))?
+    } else {
+        read_photo(path)?
+    };
     let image = fit(image, shape.height as u32, shape.width as u32);
     match shape.channels {
         1 => pixels.copy_from_slice(image.into_luma8().as_raw()),
@@ -329,7 +318,14 @@ fn read_image(path: &Path, shape: Shape, pixels: &mut [u8]) -> Result<(), DataEr
     Ok(())
 }
 
-fn decode(file: BufReader<std::fs::File>) -> Result<DynamicImage, DataProblem> {
+fn decode_standard_input() -> Result<DynamicImage, DataProblem> {
+    let mut bytes = Vec::new();
+    let input = std::io::stdin().lock();
+    input.take(FILE_MEMORY_LIMIT).read_to_end(&mut bytes).map_err(DataProblem::Read)?;
+    decode(Cursor::new(bytes))
+}
+
+fn decode(file: impl BufRead + Seek) -> Result<DynamicImage, DataProblem> {
     let mut reader = ImageReader::new(file).with_guessed_format().map_err(DataProblem::Read)?;
     let known = [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP];
     if !reader.format().is_some_and(|format| known.contains(&format)) {

@@ -42,8 +42,8 @@ pub use directory::{DataDir, SetLocation, VARIABLE};
 pub use error::{DataError, DataProblem};
 pub use fetch::fetch;
 pub use folder::{
-    Reading, WatchReading, count_folder, files_in, is_image_file, read_folder, read_folder_watched,
-    read_images, read_photo, read_readable_images,
+    Reading, STANDARD_INPUT, WatchReading, count_folder, files_in, is_image_file, read_folder,
+    read_folder_watched, read_images, read_photo, read_readable_images,
 };
 pub use loader::{Batch, LastBatch, Loader, LoaderError, Prefetch, Sampling};
 pub use random::random_order;

@@ -11,7 +11,7 @@ use image::{GrayImage, ImageFormat, Rgb, RgbImage};
 use lsoftmax_data::{
     CIFAR10, CIFAR100, DataDir, DataError, DataProblem, Dataset, FASHION_MNIST, MNIST, Reading,
     Set, SetLocation, SetState, Shape, check, count_folder, files_in, is_among_images, list,
-    read_folder, read_folder_watched,
+    read_folder, read_folder_watched, read_images, read_readable_images,
 };
 use tempfile::TempDir;
 
@@ -306,8 +306,34 @@ fn the_runs_in_a_folder_are_not_classes() {
     assert_eq!(files_in(sets.0.path()).expect("a folder").len(), 4);
     // A class called `runs` is one.
     std::fs::create_dir(sets.path("runs/images")).expect("a directory");
-    let (problem, _) = refused(read_folder(sets.0.path(), SMALL), "runs/images");
-    assert!(matches!(problem, DataProblem::NestedDirectory));
+    let (problem, _) = refused(read_folder(sets.0.path(), SMALL), "runs");
+    let DataProblem::Files { errors, .. } = problem else { panic!("{problem}") };
+    let nested = |error: &DataError| matches!(error.problem, DataProblem::NestedDirectory);
+    assert!(errors.len() == 3 && errors.iter().all(nested), "{errors:?}");
+}
+
+#[test]
+fn all_bad_files_are_named_in_one_message() {
+    let sets = photos();
+    for number in 0..30 {
+        sets.write(&format!("cats/bad{number:02}.png"), b"no image");
+    }
+    sets.write("dogs/worse.jpg", b"");
+    let error = read_folder(sets.0.path(), SMALL).expect_err("it is refused");
+    assert_eq!(error.path, sets.0.path());
+    let text = error.to_string();
+    for words in ["31 of 35 files", "cats/bad00.png: this is not a JPEG", "bad19", "and 11 more"] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+    assert!(!text.contains("bad20"), "{text}");
+
+    let files = files_in(sets.0.path()).expect("a folder");
+    let (images, errors) = read_readable_images(&files, SMALL).expect("memory");
+    assert_eq!((images.len(), errors.len()), (4, 31));
+    let good: Vec<_> = (0..4).map(|index| images.file(index).expect("a file")).collect();
+    assert!(good.iter().all(|file| !errors.iter().any(|error| error.path == **file)), "{good:?}");
+    let alone = read_images(&[good[1].to_owned()], SMALL).expect("an image");
+    assert_eq!(alone.pixels(), images.image(1));
 }
 
 #[test]

@@ -9,13 +9,11 @@ use lsoftmax_data::arrays::{StagedArrays, WriteError};
 use lsoftmax_data::files::{directory_of, resolved};
 use lsoftmax_data::{
     DataDir, DataError, DataSource, Dataset, Images, ImagesError, Shape, Split, files_in,
-    read_images,
+    read_images, read_readable_images,
 };
 use serde::Serialize;
 
-use crate::evaluate::{
-    EvaluateError, LogitLengths, argmax, for_each_image, norm, scaled_sum_exp,
-};
+use crate::evaluate::{EvaluateError, LogitLengths, argmax, for_each_image, norm, scaled_sum_exp};
 use crate::model_file::{self, ModelDescription, TrainedModel};
 use crate::onnx::{OnnxOutput, to_onnx};
 use crate::run::{RunError, write_atomic};
@@ -103,31 +101,70 @@ pub struct Prediction {
     pub angle: f64,
 }
 
-/// Predicts the classes of image files with the model of a run.
+/// The result of [`predict`].
+#[derive(Debug)]
+pub struct Predictions {
+    /// The images that could be read, in the order given.
+    pub images: Vec<Prediction>,
+    /// What is wrong with the others.
+    pub unreadable: Vec<DataError>,
+}
+
+/// Image files are read and predicted in groups of this size, which bounds the memory.
+const GROUP: usize = 4096;
+
+/// Predicts the classes of image files with the model of a run. A directory stands for all files in it, and
+/// `-` for the standard input. Images that cannot be read are left out and reported.
 ///
 /// # Errors
-/// When the model or an image cannot be read.
+/// When the model or a directory cannot be read, or there are no images.
 pub fn predict(
     run: &Path,
-    files: &[PathBuf],
+    inputs: &[PathBuf],
     device: &Device,
-) -> Result<Vec<Prediction>, InferenceError> {
-    let TrainedModel { model, description } = TrainedModel::read(run, device)?;
-    if let Some(directory) = files.iter().find(|path| path.is_dir()) {
-        let directory = directory.display();
+) -> Result<Predictions, InferenceError> {
+    let trained = TrainedModel::read(run, device)?;
+    let mut files = Vec::new();
+    for input in inputs {
+        if input.is_dir() { files.extend(files_in(input)?) } else { files.push(input.clone()) }
+    }
+    if files.is_empty() {
+        let names: Vec<_> = inputs.iter().map(|input| input.display().to_string()).collect();
+        return Err(InferenceError::Fit(format!("{}: there are no images", names.join(", "))));
+    }
+    let mut found = Predictions { images: Vec::new(), unreadable: Vec::new() };
+    for group in files.chunks(GROUP) {
+        let shape = shape(&trained.description.network.input);
+        let (images, unreadable) = read_readable_images(group, shape)?;
+        found.unreadable.extend(unreadable);
+        predict_images(&trained, images, &mut found.images)?;
+    }
+    if let Some(prediction) = found.images.iter().find(|found| !found.probability.is_finite()) {
         return Err(InferenceError::Fit(format!(
-            "{directory}: this is a directory; give the images in it"
+            "{}: the model's output for this image is not finite; its weights are damaged, copy them again",
+            prediction.image
         )));
     }
-    let images = Arc::new(read_images(files, shape(&description.network.input))?);
-    let lengths = LogitLengths::of(&model);
-    let mut each_file = files.iter();
-    let mut predictions = Vec::new();
-    for_each_image(&model, &images, &description.mean, |outcome| {
+    Ok(found)
+}
+
+fn predict_images(
+    TrainedModel { model, description }: &TrainedModel,
+    images: Images,
+    predictions: &mut Vec<Prediction>,
+) -> Result<(), InferenceError> {
+    if images.is_empty() {
+        return Ok(());
+    }
+    let images = Arc::new(images);
+    let lengths = LogitLengths::of(model);
+    let mut index = 0;
+    for_each_image(model, &images, &description.mean, |outcome| {
         let logits = &outcome.logits;
         let class = argmax(logits);
         let (_, sum) = scaled_sum_exp(logits);
-        let file = each_file.next().expect("one output per file");
+        let file = images.file(index).expect("they are files");
+        index += 1;
         predictions.push(Prediction {
             image: file.display().to_string(),
             class,
@@ -136,13 +173,7 @@ pub fn predict(
             angle: lengths.degrees(&outcome.features, class, logits[class]),
         });
     })?;
-    if let Some(prediction) = predictions.iter().find(|found| !found.probability.is_finite()) {
-        return Err(InferenceError::Fit(format!(
-            "{}: the model's output for this image is not finite; its weights are damaged, copy them again",
-            prediction.image
-        )));
-    }
-    Ok(predictions)
+    Ok(())
 }
 
 /// The result of [`embed`].
@@ -160,6 +191,41 @@ pub struct EmbedReport {
     pub classes: usize,
     /// Whether every row of features is normalised to length 1.
     pub normalised: bool,
+    /// The file of the names and labels of the rows.
+    pub rows: String,
+}
+
+/// The file beside the arrays that says what their rows are.
+#[derive(Clone, Debug, Serialize)]
+struct EmbeddedRows {
+    /// The file of every image, or the part of a data set and its index in it.
+    names: Vec<String>,
+    /// The class of every image: that of a data set, or the directory that a file is in, below the directory
+    /// given; null if there is none.
+    labels: Vec<Option<String>>,
+}
+
+impl EmbeddedRows {
+    /// The rows of a data set.
+    fn of_set(split: Split, images: &Images, class_names: &[String]) -> Self {
+        let label = |label: &u32| class_names.get(*label as usize).cloned();
+        Self {
+            names: (0..images.len()).map(|index| format!("{}/{index}", split.name())).collect(),
+            labels: images.labels().iter().map(label).collect(),
+        }
+    }
+
+    /// The rows of files in a directory, or of a file.
+    fn of_files(files: &[PathBuf], directory: &Path) -> Self {
+        let label = |file: &PathBuf| {
+            let below = file.strip_prefix(directory).ok()?.parent()?;
+            below.file_name().map(|name| name.to_string_lossy().into_owned())
+        };
+        Self {
+            names: files.iter().map(|file| file.display().to_string()).collect(),
+            labels: files.iter().map(label).collect(),
+        }
+    }
 }
 
 /// The output files of [`embed`].
@@ -174,7 +240,7 @@ pub struct EmbedOutputs<'a> {
 }
 
 /// Writes the features of images to an `.npy` file, and their logits to another if requested; one row
-/// per image.
+/// per image. A `.json` file beside it has the names and labels of the rows.
 ///
 /// `input` is a set (its `split`), an image file, or a directory of images in path order. The logits
 /// are those of the head, whatever `normalise` says.
@@ -197,12 +263,27 @@ pub fn embed(
         );
         return Err(InferenceError::Fit(problem));
     }
+    let names = out.with_extension("json");
+    if [Some(out), logits].into_iter().flatten().any(|file| resolved(file) == resolved(&names)) {
+        let problem = format!(
+            "{} is where the names and labels of the rows are written; give the arrays names that end in .npy",
+            names.display()
+        );
+        return Err(InferenceError::Fit(problem));
+    }
     let TrainedModel { model, description } = TrainedModel::read(run, device)?;
-    let images = match input {
-        DataSource::Set(set) => images_of(set.read(data)?, split)?,
+    let (images, named) = match input {
+        DataSource::Set(set) => {
+            let set = set.read(data)?;
+            let class_names = set.class_names.clone();
+            let images = images_of(set, split)?;
+            let named = EmbeddedRows::of_set(split, &images, &class_names);
+            (images, named)
+        }
         DataSource::Folder(path) => {
             let files = if path.is_dir() { files_in(path)? } else { vec![path.clone()] };
-            read_images(&files, shape(&description.network.input))?
+            let images = read_images(&files, shape(&description.network.input))?;
+            (images, EmbeddedRows::of_files(&files, path))
         }
     };
     let images = Arc::new(images);
@@ -221,6 +302,8 @@ pub fn embed(
     if let Some(logits) = logits {
         stage(logits, &[images.len(), classes], &scores)?.commit()?;
     }
+    let named = serde_json::to_string(&named).expect("strings become JSON");
+    write_atomic(&names, &[named.as_bytes(), b"\n"])?;
     features.commit()?;
     Ok(EmbedReport {
         out: out.display().to_string(),
@@ -229,6 +312,7 @@ pub fn embed(
         logits: logits.map(|logits| logits.display().to_string()),
         classes,
         normalised: normalise,
+        rows: names.display().to_string(),
     })
 }
 

@@ -27,7 +27,7 @@ pub struct EmbedCommand {
     /// A data set, an image file, or a directory of image files
     #[arg(value_name = "INPUT")]
     input: DataSource,
-    /// Write the features here
+    /// Write the features here, and the names and labels of the images to the same name with .json
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Write the logits W·x here, one row per image; --normalise does not change them
@@ -57,10 +57,11 @@ impl EmbedCommand {
     }
 }
 
-fn text(EmbedReport { out, logits, images, features, classes, .. }: &EmbedReport) -> String {
+fn text(EmbedReport { out, logits, images, features, classes, rows, .. }: &EmbedReport) -> String {
     let mut text = format!("{out}: {images} images x {features} features");
     if let Some(logits) = logits {
         text.push_str(&format!("\n{logits}: {images} images x {classes} logits"));
     }
+    text.push_str(&format!("\n{rows}: names and labels of the rows"));
     text
 }

@@ -131,7 +131,8 @@ fn picture_path(text: &str) -> Result<PathBuf, String> {
 
 fn write_picture(picture: &Picture, path: &Path) -> Result<(), Failure> {
     let is_png = path.extension().is_some_and(|ending| ending == "png");
-    Ok(if is_png { picture.write_png(path, 2.0)? } else { picture.write(path)? })
+    let written = if is_png { picture.write_png(path, 2.0) } else { picture.write(path) };
+    Ok(written?)
 }
 
 fn summary(report: &EvaluationReport) -> String {

@@ -3,17 +3,21 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lsoftmax_lab::inference::{self, Prediction};
+use lsoftmax_data::DataError;
+use lsoftmax_lab::inference::{self, Prediction, Predictions};
 
 use crate::argument_groups::{DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
-use crate::output::printable;
+use crate::output::{print_result, printable};
 
 const EXAMPLES: &str = "\
 Examples:
   lsoftmax predict runs/mnist digit.png
-  lsoftmax predict runs/photos *.jpg --json";
+  lsoftmax predict runs/photos album/ *.jpg --json      all images in a directory, and some others
+  curl -s https://example.org/cat.jpg | lsoftmax predict runs/photos -
+
+Images that cannot be read are left out; a last line on stderr names them, and the exit code is 2.";
 
 /// Classify images with the model of a run
 #[derive(Debug, Args)]
@@ -22,7 +26,7 @@ pub struct PredictCommand {
     /// The run
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// JPEG, PNG or WebP files
+    /// JPEG, PNG or WebP files, directories of them, or - for an image from the standard input
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<PathBuf>,
     #[command(flatten)]
@@ -33,10 +37,21 @@ pub struct PredictCommand {
 
 impl PredictCommand {
     pub fn run(self) -> Result<String, Failure> {
-        let predictions = inference::predict(&self.run, &self.images, &self.device.device)?;
-        self.output.render(&predictions, |predictions| {
-            predictions.iter().map(line).collect::<Vec<_>>().join("\n")
-        })
+        let Predictions { images, unreadable } =
+            inference::predict(&self.run, &self.images, &self.device.device)?;
+        let total = images.len() + unreadable.len();
+        let text = self
+            .output
+            .render(&images, |images| images.iter().map(line).collect::<Vec<_>>().join("\n"))?;
+        match DataError::of_files(unreadable, total) {
+            None => Ok(text),
+            Some(error) => {
+                if !images.is_empty() {
+                    print_result(&text)?;
+                }
+                Err(error.into())
+            }
+        }
     }
 }
 

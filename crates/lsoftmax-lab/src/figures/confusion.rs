@@ -79,7 +79,7 @@ pub fn confusion_matrix(counts: &[Vec<u32>], classes: &[String]) -> Result<Pictu
     svg.vertical_text((PADDING + 10.0, top + side / 2.0), title, side, "label");
     let below = (left + side / 2.0, top + side + names_room + 14.0);
     svg.text(below, Anchor::Middle, title, side, "predicted");
-    draw_bar(&mut svg, (bar_left, top), side.max(120.0).min(300.0), &labels);
+    draw_bar(&mut svg, (bar_left, top), side.clamp(120.0, 300.0), &labels);
     Ok(svg.finish())
 }
 
