@@ -14,6 +14,7 @@ use lsoftmax_lab::recipe::{ForDataError, RecipeError};
 use lsoftmax_lab::records::RecordError;
 use lsoftmax_lab::report::ReportError;
 use lsoftmax_lab::reproduce::ReproduceError;
+use lsoftmax_lab::run::RunError;
 use lsoftmax_lab::threads::ThreadsError;
 use lsoftmax_lab::train::TrainError;
 use lsoftmax_nn::NetworkError;
@@ -96,6 +97,7 @@ from_errors! {
     RecordError: RecordError::is_bad_input,
     ReportError: ReportError::is_bad_input,
     ReproduceError: ReproduceError::is_bad_input,
+    RunError: RunError::is_bad_input,
     ThreadsError: |_| true,
     TrainError: TrainError::is_bad_input,
     InferenceError: InferenceError::is_bad_input,

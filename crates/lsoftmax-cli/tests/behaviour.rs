@@ -30,18 +30,21 @@ fn help_and_version_are_complete() {
 
 #[test]
 fn a_usage_error_names_the_help_of_its_own_command() {
-    let commands: [&[&str]; 18] = [
+    let commands: [&[&str]; 21] = [
         &["loss"],
         &["train"],
         &["eval"],
         &["predict"],
         &["embed"],
         &["export"],
+        &["runs"],
+        &["compare"],
         &["plot"],
         &["reproduce"],
         &["record"],
         &["report"],
         &["completions"],
+        &["verify"],
         &["bench"],
         &["bench", "head"],
         &["bench", "train"],
@@ -79,9 +82,10 @@ fn the_help_lists_the_commands() {
         let lines = lines.take_while(|line| !line.is_empty());
         lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
     };
-    let training = ["loss", "train", "eval", "predict", "embed", "export", "plot"];
-    let others = ["reproduce", "record", "report", "completions", "bench", "data", "help"];
-    assert_eq!(listed(&[]), [&training[..], &others].concat());
+    let training = ["loss", "train", "eval", "predict", "embed", "export"];
+    let runs = ["runs", "compare", "plot", "reproduce", "record", "report", "completions"];
+    let others = ["verify", "bench", "data", "help"];
+    assert_eq!(listed(&[]), [&training[..], &runs, &others].concat());
     assert_eq!(listed(&["bench"]), ["head", "train", "help"]);
     assert_eq!(listed(&["data"]), ["list", "fetch", "check", "help"]);
 }

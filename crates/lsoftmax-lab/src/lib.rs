@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`recipe`] | the description of a training run |
 //! | [`head`], [`model`], [`objective`], [`optimiser`], [`learner`], [`batch`], [`compute`] | L-Softmax and its successors, network and head, loss, optimiser, one training step, the device |
-//! | [`train`], [`run`] | training by a recipe, and the directory from which it can be resumed |
+//! | [`train`], [`run`], [`runs`] | training by a recipe, the directory from which it can be resumed, and lists of them |
 //! | [`evaluate`], [`test_details`] | accuracy of a model; which test images are misclassified, how similar the classes are |
 //! | [`analysis`] | scores by class, confusions, nearest neighbours, the most wrong images |
 //! | [`model_file`], [`inference`], [`onnx`] | the files of a model, its use, and the model for other runtimes |
@@ -41,6 +41,7 @@ pub mod records;
 pub mod report;
 pub mod reproduce;
 pub mod run;
+pub mod runs;
 pub mod test_details;
 pub mod threads;
 pub mod train;

@@ -1,6 +1,7 @@
 //! The commands: each owns its arguments, its help and what it runs.
 
 mod bench;
+mod compare;
 mod completions;
 mod data;
 mod demo;
@@ -13,6 +14,7 @@ mod predict;
 mod record;
 mod report;
 mod reproduce;
+mod runs;
 mod train;
 mod verify;
 
@@ -50,6 +52,8 @@ pub enum Command {
     Predict(predict::PredictCommand),
     Embed(embed::EmbedCommand),
     Export(export::ExportCommand),
+    Runs(runs::RunsCommand),
+    Compare(compare::CompareCommand),
     Plot(plot::PlotCommand),
     Reproduce(reproduce::ReproduceCommand),
     Record(record::RecordCommand),
@@ -86,6 +90,8 @@ impl Command {
             Self::Predict(command) => command.run(),
             Self::Embed(command) => command.run(),
             Self::Export(command) => command.run(),
+            Self::Runs(command) => command.run(),
+            Self::Compare(command) => command.run(),
             Self::Plot(command) => command.run(),
             Self::Reproduce(command) => command.run(),
             Self::Record(command) => command.run(),

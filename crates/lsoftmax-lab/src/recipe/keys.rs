@@ -84,6 +84,30 @@ const LEARNING_RATE: &[(&str, &[Key])] = &[
     ),
 ];
 
+/// All keys that a recipe may have, as paths such as `network.stages.filters`; those of a schedule follow its
+/// name, as in `lambda.power.gamma`.
+pub fn known_keys() -> Vec<String> {
+    fn add(keys: &Keys, path: &str, found: &mut Vec<String>) {
+        let mut add_table = |known: &[Key], path: &str| {
+            for (name, keys) in known {
+                found.push(join(path, name));
+                add(keys, &join(path, name), found);
+            }
+        };
+        match keys {
+            Value => {}
+            Table(known) => add_table(known, path),
+            Any(keys) => add(keys, path, found),
+            Schedule(kinds) => {
+                kinds.iter().for_each(|(kind, known)| add_table(known, &join(path, kind)));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    add(&Table(RECIPE), "", &mut found);
+    found
+}
+
 /// An unknown key.
 pub(super) struct UnknownKey {
     /// The full path of the key.

@@ -38,6 +38,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use choice::ForDataError;
 pub use error::{Position, RecipeError};
+pub use keys::known_keys;
 pub use lambda::Lambda;
 
 use crate::head::{HeadMargin, HeadSettings};

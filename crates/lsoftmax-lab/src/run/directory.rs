@@ -25,6 +25,8 @@ pub const ENVIRONMENT: &str = "environment.json";
 pub const METRICS: &str = "metrics.jsonl";
 /// The details of the evaluation on the test images.
 pub const TEST: &str = "test.json";
+/// The file that is locked while a process trains the run.
+pub(crate) const LOCK: &str = ".lock";
 /// The results.
 pub const SUMMARY: &str = "summary.json";
 
@@ -54,7 +56,7 @@ impl RunDirectory {
     }
 
     fn lock(path: &Path) -> Result<Self, RunError> {
-        let file = path.join(".lock");
+        let file = path.join(LOCK);
         let open = OpenOptions::new().create(true).truncate(false).write(true).open(&file);
         let lock = open.map_err(RunError::io(&file, "opened"))?;
         match lock.try_lock() {

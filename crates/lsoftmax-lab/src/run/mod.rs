@@ -25,7 +25,7 @@ mod tensorboard;
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::prune;
 pub use directory::{ENVIRONMENT, METRICS, RECIPE, RunDirectory, SUMMARY, TEST};
-pub(crate) use directory::{read_json, write_atomic};
+pub(crate) use directory::{LOCK, read_json, write_atomic};
 pub use environment::Environment;
 pub use error::RunError;
 pub use metrics::{Metric, Metrics, Rollback};

@@ -1,0 +1,92 @@
+//! `lsoftmax runs` and `lsoftmax compare`.
+
+mod program;
+
+use std::fs;
+
+use program::run::{Reference, TINY, recipe, text_of, train};
+use program::{assert_says, json, lsoftmax_in, printed, refused};
+use serde_json::Value;
+
+#[test]
+fn runs_are_listed_with_state_and_result() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let runs = directory.path().join("runs");
+    let reference = Reference::get();
+    reference.put(&runs.join("b-done"));
+    reference.put_unfinished(&runs.join("deep/er/a-stopped"));
+    reference.put(&runs.join("c-damaged"));
+    fs::write(runs.join("c-damaged/summary.json"), "{").expect("a file");
+    fs::create_dir_all(runs.join("no-run")).expect("a directory");
+
+    let listed = json(lsoftmax_in(directory.path(), &["runs", "--json"]));
+    let states: Vec<(&str, &str)> = listed
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|run| (run["run"].as_str().expect("a path"), run["state"].as_str().expect("a state")))
+        .collect();
+    let expected = [
+        ("runs/b-done", "done"),
+        ("runs/c-damaged", "damaged"),
+        ("runs/deep/er/a-stopped", "stopped"),
+    ];
+    assert_eq!(states, expected);
+    let summary = fs::read_to_string(runs.join("b-done/summary.json")).expect("a file");
+    let summary: Value = serde_json::from_str(&summary).expect("JSON");
+    let done = &listed[0];
+    assert_eq!(done["test_error"], summary["test"]["error"]);
+    assert_eq!(done["validation_error"], summary["validation"]["error"]);
+    assert_eq!((&done["step"], &done["steps"]), (&120.into(), &120.into()));
+    assert_eq!((&done["recipe"], &done["seed"]), (&"tiny".into(), &3.into()));
+    assert!(listed[1]["problem"].as_str().is_some_and(|text| text.contains("summary.json")));
+    assert!(listed[2]["test_error"].is_null() && listed[2]["loss"].is_number());
+
+    let text = printed(lsoftmax_in(directory.path(), &["runs"]));
+    assert_says(&text, &["held out, %", "runs/b-done", "l-softmax, m = 2", "stopped", "damaged"]);
+    assert_says(refused(lsoftmax_in(directory.path(), &["runs", "nowhere"])), &["nowhere"]);
+    assert_says(printed(lsoftmax_in(directory.path(), &["runs", "runs/no-run"])), &["no runs"]);
+}
+
+#[test]
+fn a_run_that_is_training_is_running() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let run = directory.path().join("runs/long");
+    let recipe = recipe(directory.path(), TINY);
+    let mut child = train(&[&recipe, "--steps", "100000", "--out", &text_of(&run)])
+        .spawn()
+        .expect("the program starts");
+    while !run.join("metrics.jsonl").is_file() && child.try_wait().expect("a status").is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let listed = json(lsoftmax_in(directory.path(), &["runs", "--json"]));
+    child.kill().expect("it can be killed");
+    child.wait().expect("a status");
+    assert_eq!(listed[0]["state"], "running");
+    let listed = json(lsoftmax_in(directory.path(), &["runs", "--json"]));
+    assert_eq!(listed[0]["state"], "stopped");
+}
+
+#[test]
+fn runs_are_compared_as_a_table_and_a_page() {
+    let directory = tempfile::tempdir().expect("a directory");
+    Reference::get().put(&directory.path().join("one"));
+    Reference::get().put_unfinished(&directory.path().join("two"));
+    let text =
+        printed(lsoftmax_in(directory.path(), &["compare", "one", "two", "--page", "page.html"]));
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert_says(&text, &["one", "done", "two", "stopped", "page.html"]);
+    let page = fs::read_to_string(directory.path().join("page.html")).expect("a page");
+    assert_says(
+        &page,
+        &[
+            "data-series=\"one\"",
+            "data-series=\"two\"",
+            "lsoftmax compare one two --page page.html",
+        ],
+    );
+    let compared = json(lsoftmax_in(directory.path(), &["compare", "one", "two", "--json"]));
+    assert_eq!(compared.as_array().map(Vec::len), Some(2));
+    let sentence = refused(lsoftmax_in(directory.path(), &["compare", "one", "nowhere"]));
+    assert_says(sentence, &["nowhere", "does not contain a run"]);
+}
