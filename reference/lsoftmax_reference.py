@@ -13,6 +13,7 @@ from baselines import baselines
 from fixture_file import FOLDER, check, to_json
 from head_fixtures import heads
 from loss_fixtures import lsoftmax, metric_learning
+from optimisers import optimisers
 from psi_table import psi
 
 FIXTURES = {
@@ -21,6 +22,7 @@ FIXTURES = {
     "baselines.json": baselines,
     "psi.json": psi,
     "heads.json": heads,
+    "optimisers.json": optimisers,
 }
 TOLERANCE = 1e-12
 

@@ -11,7 +11,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lsoftmax::{LambdaSchedule, Precision};
 use lsoftmax_data::{Set, Split};
 use lsoftmax_lab::head::HeadKind;
-use lsoftmax_lab::recipe::{Lambda, OnDivergence};
+use lsoftmax_lab::optimiser::{AdamW, Optimiser, Sgd};
+use lsoftmax_lab::recipe::{Keep, Lambda, OnDivergence};
 
 pub fn head() -> impl TypedValueParser<Value = HeadKind> {
     one_of(HeadKind::ALL)
@@ -109,6 +110,18 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 pub fn precision() -> impl TypedValueParser<Value = Precision> {
     one_of([("f32", Precision::F32), ("bf16", Precision::Bf16)])
+}
+
+pub fn optimiser() -> impl TypedValueParser<Value = Optimiser> {
+    one_of([
+        ("sgd", Sgd::default().into()),
+        ("nesterov", Sgd { nesterov: true, ..Sgd::default() }.into()),
+        ("adamw", AdamW::default().into()),
+    ])
+}
+
+pub fn keep() -> impl TypedValueParser<Value = Keep> {
+    one_of([("last", Keep::Last), ("best", Keep::Best)])
 }
 
 pub fn on_divergence() -> impl TypedValueParser<Value = OnDivergence> {

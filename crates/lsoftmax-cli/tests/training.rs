@@ -196,6 +196,10 @@ fn arguments_override_the_recipe_and_remove_its_expected_results() {
     assert!(!constant.contains("[expected"), "{constant}");
     let auto = kept("auto", &["--steps", "3", "--lambda", "auto"]);
     assert_says(&auto, &["lambda = \"auto\""]);
+    let words = ["--steps", "3", "--optimiser", "nesterov", "--weight-decay", "0.25"];
+    let nesterov = kept("nesterov", &words);
+    assert_says(&nesterov, &["[sgd]\nmomentum = 0.9\nnesterov = true\nweight_decay = 0.25\n"]);
+    assert!(!nesterov.contains("[expected"), "{nesterov}");
 }
 
 #[test]
@@ -253,7 +257,7 @@ fn a_single_class_is_rejected() {
 
 #[test]
 fn a_resumed_run_keeps_its_recipe() {
-    let changes: [&[&str]; 14] = [
+    let changes: [&[&str]; 23] = [
         &["mnist"],
         &["--quick"],
         &["--margin", "2"],
@@ -261,11 +265,20 @@ fn a_resumed_run_keeps_its_recipe() {
         &["--seed", "1"],
         &["--accumulate", "2"],
         &["--clip-norm", "1"],
-        &["--steps", "1"],
-        &["--steps", "1", "--keep-schedules"],
         &["--batch", "1"],
         &["--validation", "1"],
         &["--learning-rate", "1"],
+        &["--cosine"],
+        &["--warmup", "1"],
+        &["--optimiser", "adamw"],
+        &["--weight-decay", "0"],
+        &["--init", "other"],
+        &["--freeze", "1"],
+        &["--trunk-rate", "1"],
+        &["--keep", "best"],
+        &["--early-stopping", "1"],
+        &["--average", "0.9"],
+        &["--overwrite"],
         &["--precision", "f32"],
         &["--out", "other"],
     ];
@@ -296,4 +309,29 @@ fn the_paper_result_is_shown_next_to_that_of_the_run() {
     let other = text_of(&directory.path().join("other"));
     let output = done(train(&[&recipe, "--margin", "3", "--out", &other]));
     assert!(!printed(output).contains("the paper"));
+}
+
+/// The rate of every step is in the log; a killed run would have to know it from the step alone.
+#[test]
+fn adamw_with_a_warmup_and_a_cosine_learns() {
+    let (directory, run) = temporary_run();
+    let recipe = recipe(directory.path(), &TINY.replace("log_every = 7", "log_every = 1"));
+    let words = [&recipe, "--optimiser", "adamw", "--cosine", "--warmup", "20"];
+    let sentence = refused(train(&words).output().expect("it starts"));
+    assert_says(sentence, &["for another optimiser", "--learning-rate", "0.001"]);
+    done(train(&[&words[..], &["--learning-rate", "0.01", "--out", &text_of(&run)]].concat()));
+    let kept = fs::read_to_string(run.join("recipe.toml")).expect("a file");
+    assert_says(&kept, &["warmup = 20", "[adamw]\nbeta1 = 0.9\n", "schedule = \"cosine\""]);
+    assert!(!kept.contains("[sgd]"), "{kept}");
+    let log = metrics(&run);
+    let rates = log.iter().filter_map(|metric| metric["learning_rate"].as_f64());
+    for (step, rate) in rates.enumerate() {
+        let expected = match step as f64 {
+            step if step < 20.0 => 0.01 * (step + 1.0) / 20.0,
+            step => 0.005 * (1.0 + (std::f64::consts::PI * (step - 20.0) / 100.0).cos()),
+        };
+        assert!((rate - expected).abs() < 1e-12, "step {step}: {rate}, not {expected}");
+    }
+    let last = log.iter().rfind(|metric| metric["kind"] == "validation").expect("an evaluation");
+    assert!(last["error"].as_f64().expect("a number") < 40.0, "{last}");
 }

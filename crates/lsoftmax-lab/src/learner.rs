@@ -7,7 +7,7 @@ use burn::tensor::{Bytes, Tensor};
 use crate::batch::LabelledImages;
 use crate::model::{Classifier, ModelError};
 use crate::objective::{BatchMetrics, Objective};
-use crate::optimiser::Sgd;
+use crate::optimiser::Optimiser;
 
 /// A model in training, with its optimiser and loss.
 pub struct Learner {
@@ -49,13 +49,19 @@ pub struct StepSettings {
 
 impl Learner {
     /// A model, on a device with autodiff, and a fresh optimiser.
-    pub fn new(model: Classifier, sgd: &Sgd, objective: Objective) -> Self {
-        Self { model: Some(model), optimiser: sgd.init(), objective, clip_norm: None }
+    pub fn new(model: Classifier, optimiser: &Optimiser, objective: Objective) -> Self {
+        Self { model: Some(model), optimiser: optimiser.init(1.0), objective, clip_norm: None }
     }
 
     /// Clips the global norm of the gradients of a step to this value.
     pub fn with_clip_norm(mut self, clip_norm: Option<f64>) -> Self {
         self.clip_norm = clip_norm;
+        self
+    }
+
+    /// Starts over with an optimiser that multiplies the learning rate of the network by `factor`.
+    pub fn with_trunk_rate(mut self, optimiser: &Optimiser, factor: f64) -> Self {
+        self.optimiser = optimiser.init(factor);
         self
     }
 

@@ -25,6 +25,7 @@ pub mod estimate;
 pub mod evaluate;
 pub mod faces;
 pub mod figures;
+pub mod fine_tuning;
 pub mod head;
 pub mod inference;
 pub mod learner;

@@ -57,6 +57,14 @@ pub struct ModelDescription {
 }
 
 impl ModelDescription {
+    /// Reads the description of the model of a run.
+    ///
+    /// # Errors
+    /// When the run is not finished, or the file is invalid or of another version.
+    pub fn read(run: &Path) -> Result<Self, RunError> {
+        Ok(read_files(run)?.0)
+    }
+
     /// A model of this description with random weights, if its weights fit into `bytes` bytes.
     fn model(&self, bytes: usize, device: &Device) -> Result<Classifier, String> {
         let Self { network, classes, class_names, head, precision, .. } = self;
@@ -97,6 +105,8 @@ struct FormatVersion {
 pub const VERSION: u32 = 2;
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 pub(crate) const DESCRIPTION: &str = "model.json";
+/// The last weights, beside the best.
+pub(crate) const LAST_WEIGHTS: &str = "model.last.safetensors";
 
 /// A trained model.
 #[derive(Debug)]
@@ -113,41 +123,52 @@ impl TrainedModel {
     /// # Errors
     /// When a file is missing, invalid, or of another version.
     pub fn read(run: &Path, device: &Device) -> Result<Self, RunError> {
-        let path = run.join(DESCRIPTION);
-        if !path.is_file() {
-            let missing = if run.join(RECIPE).is_file() {
-                let problem = format!(
-                    "the run is not finished, it has no model.json; finish it with `lsoftmax train --resume {}`",
-                    shell_word(run)
-                );
-                return Err(RunError::damaged(run, problem));
-            } else {
-                DESCRIPTION
-            };
-            return Err(RunError::NoRun { path: run.to_owned(), missing });
-        }
-        let FormatVersion { version } = read_json(&path)?;
-        if version != VERSION {
-            let problem = format!(
-                "has format version {version}, but this program reads version {VERSION}; use the program that wrote it"
-            );
-            return Err(RunError::damaged(&path, problem));
-        }
-        let description: ModelDescription = read_json(&path)?;
-        let weights = run.join(WEIGHTS);
-        let bytes = std::fs::read(&weights).map_err(RunError::io(&weights, "read"))?;
-        if description.weights_sha256.as_ref().is_some_and(|sha256| *sha256 != sha256_of(&bytes)) {
-            let problem = format!(
-                "is not the file that {DESCRIPTION} describes: its SHA-256 differs; copy both files again"
-            );
-            return Err(RunError::damaged(&weights, problem));
-        }
+        let (description, bytes) = read_files(run)?;
         let model = description.model(bytes.len(), device);
-        let model = model.map_err(|problem| RunError::damaged(&path, problem))?;
-        let model =
-            load(model, &bytes, device).map_err(|problem| RunError::damaged(&weights, problem))?;
+        let model = model.map_err(|problem| RunError::damaged(&run.join(DESCRIPTION), problem))?;
+        let (model, _) = load(model, &bytes, HeadOfFile::Required, device)
+            .map_err(|problem| RunError::damaged(&run.join(WEIGHTS), problem))?;
         Ok(Self { model, description })
     }
+}
+
+/// The description of the model of a run and the contents of its file of weights, with its checksum checked.
+pub(crate) fn read_files(run: &Path) -> Result<(ModelDescription, Vec<u8>), RunError> {
+    let path = run.join(DESCRIPTION);
+    if !path.is_file() {
+        let missing = if run.join(RECIPE).is_file() {
+            let problem = format!(
+                "the run is not finished, it has no model.json; finish it with `lsoftmax train --resume {}`",
+                shell_word(run)
+            );
+            return Err(RunError::damaged(run, problem));
+        } else {
+            DESCRIPTION
+        };
+        return Err(RunError::NoRun { path: run.to_owned(), missing });
+    }
+    let description = read_description(&path)?;
+    let weights = run.join(WEIGHTS);
+    let bytes = std::fs::read(&weights).map_err(RunError::io(&weights, "read"))?;
+    if description.weights_sha256.as_ref().is_some_and(|sha256| *sha256 != sha256_of(&bytes)) {
+        let problem = format!(
+            "is not the file that {DESCRIPTION} describes: its SHA-256 differs; copy both files again"
+        );
+        return Err(RunError::damaged(&weights, problem));
+    }
+    Ok((description, bytes))
+}
+
+/// Reads a description of this version.
+pub(crate) fn read_description(path: &Path) -> Result<ModelDescription, RunError> {
+    let FormatVersion { version } = read_json(path)?;
+    if version != VERSION {
+        let problem = format!(
+            "has format version {version}, but this program reads version {VERSION}; use the program that wrote it"
+        );
+        return Err(RunError::damaged(path, problem));
+    }
+    read_json(path)
 }
 
 /// Writes the model of a run. The description is written last, so that its presence means a complete
@@ -160,14 +181,14 @@ pub fn write(
     model: &Classifier,
     description: &ModelDescription,
 ) -> Result<(), RunError> {
-    let weights = to_safetensors(model, HashMap::new());
+    let weights = to_safetensors(model);
     run.write(WEIGHTS, &weights)?;
     let weights_sha256 = Some(sha256_of(&weights));
     run.write_json(DESCRIPTION, &ModelDescription { weights_sha256, ..description.clone() })
 }
 
 /// The SHA-256 of bytes, in hexadecimal.
-fn sha256_of(bytes: &[u8]) -> String {
+pub(crate) fn sha256_of(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -185,13 +206,17 @@ pub fn export(model: &Classifier, path: &Path) -> Result<usize, RunError> {
     plain.head = plain.head.with_linear(&model.head.to_linear()).expect("it has the same sizes");
     let scale = model.head.scale();
     let metadata = scale.map(|scale| ("feature_length".to_owned(), scale.to_string()));
-    let bytes = to_safetensors(&plain, metadata.into_iter().collect());
+    let bytes = with_metadata(&plain, metadata.into_iter().collect());
     write_atomic(path, &[&bytes])?;
     Ok(bytes.len())
 }
 
 /// The weights of a model as the contents of a safetensors file.
-fn to_safetensors(model: &Classifier, metadata: HashMap<String, String>) -> Vec<u8> {
+pub(crate) fn to_safetensors(model: &Classifier) -> Vec<u8> {
+    with_metadata(model, HashMap::new())
+}
+
+fn with_metadata(model: &Classifier, metadata: HashMap<String, String>) -> Vec<u8> {
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     let added = each_tensor(&mut model.clone(), &mut |name, tensor| {
         let data = tensor.data();
@@ -209,12 +234,43 @@ fn to_safetensors(model: &Classifier, metadata: HashMap<String, String>) -> Vec<
     safetensors::serialize(views, metadata).expect("names and shapes are plain")
 }
 
-/// Replaces the weights of a model by those of a safetensors file.
-fn load(mut model: Classifier, bytes: &[u8], device: &Device) -> Result<Classifier, String> {
+/// What to do with the head of a file of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadOfFile {
+    /// It must fit the model.
+    Required,
+    /// It is used if it fits the model.
+    IfItFits,
+    /// It is not used.
+    Ignored,
+}
+
+/// The prefix of the names of the head's tensors.
+const HEAD: &str = "head.";
+
+/// Replaces the weights of a model by those of a safetensors file. Returns the model and whether the head's
+/// are among them.
+pub(crate) fn load(
+    mut model: Classifier,
+    bytes: &[u8],
+    head: HeadOfFile,
+    device: &Device,
+) -> Result<(Classifier, bool), String> {
     let file = SafeTensors::deserialize(bytes)
         .map_err(|error| format!("is not a safetensors file ({error}); copy it again"))?;
     let mut found: HashMap<String, TensorView<'_>> = file.tensors().into_iter().collect();
+    let with_head = match head {
+        HeadOfFile::Required => true,
+        HeadOfFile::IfItFits => head_fits(&mut model, &found)?,
+        HeadOfFile::Ignored => false,
+    };
+    if !with_head {
+        found.retain(|name, _| !name.starts_with(HEAD));
+    }
     each_tensor(&mut model, &mut |name, mut tensor| {
+        if !with_head && name.starts_with(HEAD) {
+            return Ok(());
+        }
         let view = found.remove(&name).ok_or_else(|| format!("has no tensor `{name}`"))?;
         let shape = tensor.shape();
         if view.dtype() != Dtype::F32 || view.shape() != shape {
@@ -238,12 +294,29 @@ fn load(mut model: Classifier, bytes: &[u8], device: &Device) -> Result<Classifi
     })?;
     match found.into_keys().next() {
         Some(name) => Err(format!("has a tensor `{name}` that the network does not have")),
-        None => Ok(model),
+        None => Ok((model, with_head)),
     }
 }
 
+/// Whether a file has a head of the same tensors, with the same shapes, as the model.
+fn head_fits(
+    model: &mut Classifier,
+    found: &HashMap<String, TensorView<'_>>,
+) -> Result<bool, String> {
+    let (mut fits, mut expected) = (true, 0);
+    each_tensor(model, &mut |name, tensor| {
+        if name.starts_with(HEAD) {
+            let shape = tensor.shape();
+            fits = fits && found.get(&name).is_some_and(|view| view.shape() == shape);
+            expected += 1;
+        }
+        Ok(())
+    })?;
+    Ok(fits && found.keys().filter(|name| name.starts_with(HEAD)).count() == expected)
+}
+
 /// A mutable reference to a tensor of a model.
-enum Slot<'a> {
+pub(crate) enum Slot<'a> {
     Kernel(&'a mut Param<Tensor<4>>),
     Matrix(&'a mut Param<Tensor<2>>),
     Vector(&'a mut Param<Tensor<1>>),
@@ -251,7 +324,8 @@ enum Slot<'a> {
 }
 
 impl Slot<'_> {
-    fn data(&self) -> TensorData {
+    /// Its values.
+    pub fn data(&self) -> TensorData {
         match self {
             Self::Kernel(kernel) => kernel.val().into_data(),
             Self::Matrix(matrix) => matrix.val().into_data(),
@@ -260,7 +334,8 @@ impl Slot<'_> {
         }
     }
 
-    fn shape(&self) -> Vec<usize> {
+    /// Its shape.
+    pub fn shape(&self) -> Vec<usize> {
         match self {
             Self::Kernel(kernel) => kernel.dims().into(),
             Self::Matrix(matrix) => matrix.dims().into(),
@@ -269,7 +344,8 @@ impl Slot<'_> {
         }
     }
 
-    fn set(&mut self, data: TensorData, device: &Device) {
+    /// Replaces it.
+    pub fn set(&mut self, data: TensorData, device: &Device) {
         match self {
             Self::Kernel(kernel) => **kernel = Param::from_tensor(Tensor::from_data(data, device)),
             Self::Matrix(matrix) => **matrix = Param::from_tensor(Tensor::from_data(data, device)),
@@ -280,7 +356,7 @@ impl Slot<'_> {
 }
 
 /// Calls `visit` with the name of every tensor of a model and the tensor; used for reading and writing.
-fn each_tensor(
+pub(crate) fn each_tensor(
     model: &mut Classifier,
     visit: &mut dyn FnMut(String, Slot<'_>) -> Result<(), String>,
 ) -> Result<(), String> {

@@ -34,8 +34,8 @@ fn mistake_09_weight_decay_never_passed_to_the_optimiser() {
         let head = model.head.weight.val().into_data().iter::<f32>().collect::<Vec<_>>();
         (weight, bias, head)
     };
-    let sgd = Sgd { momentum: 0.9, weight_decay: 0.5 };
-    let mut learner = Learner::new(model, &sgd, Objective::Head);
+    let sgd = Sgd { weight_decay: 0.5, ..Sgd::default() };
+    let mut learner = Learner::new(model, &sgd.into(), Objective::Head);
     let before = values(learner.model());
     let batch = LabelledImages {
         images: Tensor::zeros([2, 1, 2, 2], &device),

@@ -1,23 +1,17 @@
 //! The first ten training steps of every network of the paper against PyTorch
 //! (reference/networks.py wrote the fixture).
 
+mod pytorch;
+
 use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use lsoftmax::{Execution, Margin, Precision};
-use lsoftmax_lab::batch::LabelledImages;
-use lsoftmax_lab::head::HeadSettings;
+use burn::tensor::{Device, Tensor};
 use lsoftmax_lab::learner::{Learner, StepSettings, gradient_norm};
 use lsoftmax_lab::model::Classifier;
 use lsoftmax_lab::objective::Objective;
 use lsoftmax_lab::optimiser::Sgd;
 use lsoftmax_nn::NetworkConfig;
 use serde::Deserialize;
-
-#[derive(Deserialize)]
-struct Fixture {
-    cases: Vec<Case>,
-}
 
 #[derive(Deserialize)]
 struct Case {
@@ -34,48 +28,6 @@ struct Case {
     losses_f64: Vec<f64>,
     gradient_norms_f64: Vec<f64>,
     eval_features_f64: Vec<Vec<f64>>,
-}
-
-fn splitmix64(seed: u64, index: u64) -> u64 {
-    let mut z = seed.wrapping_add((index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
-fn tensor<const D: usize>(seed: u64, shape: [usize; D], scale: f64, device: &Device) -> Tensor<D> {
-    let value = |i| ((splitmix64(seed, i) >> 40) as f64 / (1u64 << 23) as f64 - 1.0) * scale;
-    let count = shape.iter().product::<usize>() as u64;
-    let values: Vec<f32> = (0..count).map(|i| value(i) as f32).collect();
-    Tensor::from_data(TensorData::new(values, shape), device)
-}
-
-fn model(case: &Case, config: &NetworkConfig, device: &Device) -> Classifier {
-    let head = HeadSettings::l_softmax(Margin::new(case.margin).unwrap());
-    let mut model =
-        Classifier::new(config, case.classes, head, Execution::new(Precision::F32), device)
-            .unwrap();
-    for (index, unit) in model.network.units.iter_mut().enumerate() {
-        let shape @ [_, channels, height, width] = unit.weight.dims();
-        let scale = (6.0 / (channels * height * width) as f64).sqrt();
-        let weight = tensor(1000 + index as u64, shape, scale, device);
-        unit.weight = Param::from_tensor(weight);
-    }
-    let scale = (3.0 / config.features.size as f64).sqrt();
-    let weight = tensor(2000, [case.classes, config.features.size], scale, device);
-    model.head.weight = Param::from_tensor(weight);
-    model
-}
-
-fn images(case: &Case, config: &NetworkConfig, step: u64, device: &Device) -> Tensor<4> {
-    let [channels, height, width] = config.input;
-    tensor(3000 + step, [case.batch, channels, height, width], 1.0, device)
-}
-
-fn labels(case: &Case, step: u64, device: &Device) -> Tensor<1, Int> {
-    let label = |i| ((splitmix64(4000 + step, i) >> 40) % case.classes as u64) as i64;
-    let labels: Vec<i64> = (0..case.batch as u64).map(label).collect();
-    Tensor::from_data(TensorData::new(labels, [case.batch]), device)
 }
 
 /// The norm of every parameter's gradient: layer by layer weight, bias, γ, β and slopes, then the head.
@@ -95,22 +47,22 @@ fn gradient_norms(model: &Classifier, gradients: &GradientsParams) -> Vec<f64> {
 }
 
 fn check(name: &str) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reference/fixtures/networks.json");
-    let fixture: Fixture = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let case = fixture.cases.into_iter().find(|case| case.name == name).unwrap();
+    let cases: Vec<Case> = pytorch::cases("networks.json");
+    let case = cases.into_iter().find(|case| case.name == name).unwrap();
     let config = NetworkConfig::named(name).unwrap();
     let summary = config.summary().unwrap();
     assert_eq!(summary.parameters, case.parameters);
     assert_eq!(summary.multiply_adds, case.multiply_adds);
 
     let device = Device::flex().autodiff();
-    let sgd = Sgd { momentum: case.momentum, weight_decay: case.weight_decay };
-    let mut learner = Learner::new(model(&case, &config, &device), &sgd, Objective::Head);
+    let (momentum, weight_decay) = (case.momentum, case.weight_decay);
+    let sgd = Sgd { momentum, weight_decay, ..Sgd::default() };
+    let model = pytorch::model(&config, case.classes, case.margin, &device);
+    let mut learner = Learner::new(model, &sgd.into(), Objective::Head);
     let settings = StepSettings { lambda: case.lambda, rate: case.learning_rate };
     for (index, expected) in case.losses_f64.iter().enumerate() {
         let step = index as u64;
-        let images = images(&case, &config, step, &device);
-        let batch = LabelledImages { images, labels: labels(&case, step, &device) };
+        let batch = pytorch::batch(&config, (case.batch, case.classes), step, &device);
         let mut norms = Vec::new();
         let metrics = learner.step_with(std::iter::once(batch), settings, |model, gradients| {
             norms = gradient_norms(model, gradients);
@@ -128,7 +80,7 @@ fn check(name: &str) {
     }
     let plain = Device::flex();
     let model = learner.model().clone().valid();
-    let features = model.network.forward(images(&case, &config, 10, &plain)).unwrap();
+    let features = model.network.forward(pytorch::images(&config, case.batch, 10, &plain)).unwrap();
     let features: Vec<f32> = features.into_data().iter::<f32>().collect();
     let rows = features.chunks_exact(config.features.size).zip(&case.eval_features_f64);
     for (found, expected) in rows {

@@ -3,7 +3,7 @@
 use lsoftmax::{LambdaSchedule, Margin, Stage};
 use lsoftmax_data::{Augment, DataSource, Shape};
 use lsoftmax_lab::head::{HeadKind, HeadSettings};
-use lsoftmax_lab::optimiser::Sgd;
+use lsoftmax_lab::optimiser::{AdamW, Sgd};
 use lsoftmax_lab::recipe::{Lambda, LearningRate, Objective, Recipe, RecipeError};
 
 /// Every recipe in the program: its name, its directory and itself.
@@ -141,7 +141,8 @@ fn the_full_recipes_follow_the_paper() {
     for name in Recipe::NAMES {
         let recipe = Recipe::built_in(name).unwrap();
         assert_eq!((recipe.batch, recipe.validation), (256, 5000), "{name}");
-        assert_eq!(recipe.sgd, Sgd { momentum: 0.9, weight_decay: 5e-4 }, "{name}");
+        let sgd = Sgd { momentum: 0.9, weight_decay: 5e-4, nesterov: false };
+        assert_eq!(recipe.optimiser(), sgd.into(), "{name}");
         let augment = if name.contains("plus") { Augment::CIFAR10_PLUS } else { Augment::NONE };
         assert_eq!(recipe.augment, augment, "{name}");
         if !name.starts_with("lfw") {
@@ -263,6 +264,40 @@ fn a_scaled_run_keeps_its_proportions() {
 }
 
 #[test]
+fn a_cosine_and_a_warmup_are_scaled_or_kept() {
+    let cosine = |until| LearningRate::Cosine { rate: 0.1, min: 0.01, until };
+    let full =
+        Recipe { learning_rate: cosine(None), warmup: 900, ..Recipe::built_in("cifar10").unwrap() };
+    full.check().unwrap();
+    let short = full.scaled(1_800);
+    assert_eq!((&short.learning_rate, short.warmup), (&cosine(None), 90));
+    // A cosine that is kept ends where it would have ended.
+    for steps in [1_800, 36_000] {
+        let kept = full.with_steps(steps);
+        kept.check().unwrap();
+        assert_eq!((&kept.learning_rate, kept.warmup), (&cosine(Some(18_000)), 900));
+        let halved = kept.scaled(steps / 2);
+        assert_eq!((&halved.learning_rate, halved.warmup), (&cosine(Some(9_000)), 450));
+    }
+    assert_eq!(full.with_steps(18_000), full);
+    for steps in [1, 2, 3, 19, 20, 21] {
+        full.scaled(steps).check().unwrap();
+        full.with_steps(steps).scaled(1).check().unwrap();
+    }
+}
+
+#[test]
+fn a_recipe_names_its_optimiser() {
+    let text = Recipe::built_in("mnist").unwrap().to_toml();
+    let without = text.replace("[sgd]\nmomentum = 0.9\nweight_decay = 0.0005\n", "");
+    assert_ne!(text, without);
+    assert_eq!(Recipe::from_toml(&without, "mine").unwrap().to_toml(), text);
+    let adamw = Recipe::from_toml(&format!("{without}\n[adamw]\nweight_decay = 0.05"), "mine");
+    let expected = AdamW { weight_decay: 0.05, ..AdamW::default() };
+    assert_eq!(adamw.unwrap().optimiser(), expected.into());
+}
+
+#[test]
 fn recipes_scaled_to_any_length_are_valid() {
     for (_, _, recipe) in all() {
         for steps in [0, 1, 2, 3, 7, 100, 17_999, u64::MAX] {
@@ -323,8 +358,8 @@ fn an_unknown_key_of_a_described_network_is_found_at_any_depth() {
 
 #[test]
 fn a_key_without_similar_ones_is_rejected_with_all_known_ones() {
-    let told = refused(&with("momentum =", "nesterov = true, momentum =")).to_string();
-    assert!(told.ends_with("the keys here are momentum, weight_decay"), "{told}");
+    let told = refused(&with("momentum =", "dampening = 0, momentum =")).to_string();
+    assert!(told.ends_with("the keys here are momentum, nesterov, weight_decay"), "{told}");
     // A key of another schedule is unknown in this one.
     let told = refused(&with("factor = 0.1,", "factor = 0.1, patience = 3,")).to_string();
     assert!(told.contains("unknown key `learning_rate.patience`"), "{told}");
@@ -488,6 +523,7 @@ fn accumulation_and_clipping_are_left_out_of_the_text_unless_set() {
 fn a_setting_out_of_range_is_rejected_with_its_range() {
     let plateau = "schedule = \"plateau\", patience = 0, drops = 2, rate = 0.1, factor = 0.1";
     let steps = "schedule = \"steps\", rate = 0.1, factor = 0.1, at = [12000, 15000]";
+    let late = "schedule = \"cosine\", rate = 0.1 }\nwarmup = 18000 #";
     let patient = plateau.replace("patience = 0", "patience = 1");
     for (line, new, key, problem) in [
         ("batch = 256", "batch = 0", "batch", "must be from 1 to 65536, but is 0"),
@@ -503,6 +539,19 @@ fn a_setting_out_of_range_is_rejected_with_its_range() {
         (steps, plateau, "learning_rate.patience", "must be at least 1"),
         ("momentum = 0.9", "momentum = 1", "sgd.momentum", "at least 0 and below 1, but is 1"),
         ("weight_decay = 5e-4", "weight_decay = -1", "sgd.weight_decay", "but is -1"),
+        ("momentum = 0.9", "momentum = 0, nesterov = true", "sgd.nesterov", "needs a momentum"),
+        ("\nsgd =", "\nadamw = {}\nsgd =", "adamw", "cannot be used with `sgd`"),
+        ("\nsgd = { momentum = 0.9,", "\nadamw = { beta2 = 1,", "adamw.beta2", "below 1, but is 1"),
+        ("\nsgd = { momentum = 0.9,", "\nadamw = { epsilon = 0,", "adamw.epsilon", "but is 0"),
+        (steps, "schedule = \"cosine\", rate = 0.1, min = 0.2", "learning_rate.min", "but is 0.2"),
+        (steps, &late, "warmup", "less than 18000, the end of the cosine, but is 18000"),
+        ("\nsteps", "\nearly_stopping = 0\nsteps", "early_stopping", "at least 1, but is 0"),
+        ("\nsteps", "\naverage = 1\nsteps", "average", "above 0 and below 1, but is 1"),
+        ("validation = 5000", "validation = 0\nkeep = \"best\"", "validation", "the best model"),
+        ("validation = 5000", "validation = 0\nearly_stopping = 2", "validation", "stop early"),
+        ("\nsteps", "\ninit = { from = \"\" }\nsteps", "init.from", "but is empty"),
+        ("\nsteps", "\ninit = { from = \"a\", freeze = 12 }\nsteps", "init.freeze", "at most 11,"),
+        ("\nsteps", "\ninit = { from = \"a\", trunk_rate = 0 }\nsteps", "init.trunk_rate", "is 0"),
         ("evaluate_every = 600", "evaluate_every = 0", "evaluate_every", "but is 0"),
         ("log_every = 20", "log_every = 0", "log_every", "but is 0"),
         ("checkpoint_every = 200", "checkpoint_every = 0", "checkpoint_every", "but is 0"),

@@ -11,7 +11,7 @@ use lsoftmax_lab::head::HeadSettings;
 use lsoftmax_lab::learner::{Learner, StepError, StepSettings, gradient_norm};
 use lsoftmax_lab::model::Classifier;
 use lsoftmax_lab::objective::Objective;
-use lsoftmax_lab::optimiser::Sgd;
+use lsoftmax_lab::optimiser::{Optimiser, Sgd};
 use lsoftmax_nn::{Activation, FeaturesConfig, NetworkConfig};
 use lsoftmax_testing::{SplitMix, assert_close};
 
@@ -34,7 +34,7 @@ fn learner(objective: Objective) -> Learner {
     model.network.units[0].weight = Param::from_tensor(Tensor::from_data(weight, &device));
     let weight = TensorData::new(draw(CLASSES * 6), [CLASSES, 6]);
     model.head.weight = Param::from_tensor(Tensor::from_data(weight, &device));
-    Learner::new(model, &Sgd::default(), objective)
+    Learner::new(model, &Optimiser::default(), objective)
 }
 
 /// Images `from..to` of an endless sequence.
@@ -82,9 +82,10 @@ fn accumulated_batches_are_equivalent_to_one_large_batch() {
 fn clipping_scales_all_gradients_to_the_norm_and_leaves_smaller_ones_unchanged() {
     // Without momentum and decay, a step is the rate times the gradient.
     let moved = |clip_norm: Option<f64>| {
-        let sgd = Sgd { momentum: 0.0, weight_decay: 0.0 };
+        let sgd = Sgd { momentum: 0.0, weight_decay: 0.0, nesterov: false };
         let model = learner(Objective::Head).model().clone();
-        let mut learner = Learner::new(model, &sgd, Objective::Head).with_clip_norm(clip_norm);
+        let mut learner =
+            Learner::new(model, &sgd.into(), Objective::Head).with_clip_norm(clip_norm);
         let before = parameters(learner.model());
         let mut norm = 0.0;
         let seen = learner.step_with(once(batch(0, 12)), SETTINGS, |model, gradients| {

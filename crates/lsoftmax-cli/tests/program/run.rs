@@ -199,6 +199,16 @@ impl Reference {
     }
 }
 
+/// Makes a finished run one that was killed before its last checkpoint.
+#[track_caller]
+pub fn undo_the_end(run: &Path) {
+    for name in ["summary.json", "test.json", "model.json", "model.safetensors"] {
+        fs::remove_file(run.join(name)).expect("it was there");
+    }
+    let last = checkpoints(run).pop().expect("a checkpoint");
+    fs::remove_file(last).expect("it was there");
+}
+
 /// The checkpoints of a run, oldest first.
 pub fn checkpoints(run: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();

@@ -17,7 +17,7 @@ use crate::head::{HeadKind, HeadMargin, HeadSettings};
 use crate::learner::{Learner, StepSettings};
 use crate::model::Classifier;
 use crate::objective::Objective;
-use crate::optimiser::Sgd;
+use crate::optimiser::Optimiser;
 use lsoftmax_data::{Augment, Images, Loader, Mean, Sampling, Shape};
 
 const SEED: u64 = 2016;
@@ -132,7 +132,7 @@ impl TrainBench {
         device.seed(SEED);
         heap.reset();
         let mut learner =
-            Learner::new(self.classifier(&compute)?, &Sgd::default(), Objective::Head);
+            Learner::new(self.classifier(&compute)?, &Optimiser::default(), Objective::Head);
         let batch = self.batch(&device);
         let settings = StepSettings { lambda: LAMBDA, rate: LEARNING_RATE };
         let mut step_seconds = Vec::with_capacity(self.steps);

@@ -5,7 +5,9 @@ use lsoftmax_nn::NetworkError;
 
 use crate::number_text::number_text;
 
-use super::{LearningRate, Objective, Position, Recipe, RecipeError};
+use crate::optimiser::{AdamW, Sgd};
+
+use super::{Init, Keep, LearningRate, Objective, Position, Recipe, RecipeError};
 
 /// The largest batch size accepted.
 const MOST_IMAGES: usize = 1 << 16;
@@ -86,20 +88,39 @@ impl Recipe {
         above_0("evaluate_every", self.evaluate_every)?;
         above_0("log_every", self.log_every)?;
         above_0("checkpoint_every", self.checkpoint_every)?;
+        self.check_selection()?;
         self.check_learning_rate()?;
-        self.check_sgd()?;
+        self.check_optimiser()?;
         self.check_expected()?;
         self.check_network()
     }
 
-    fn check_learning_rate(&self) -> Result<(), InvalidSetting> {
-        let (LearningRate::Steps { rate, factor, .. } | LearningRate::Plateau { rate, factor, .. }) =
-            &self.learning_rate;
-        for (key, value) in [("learning_rate.rate", *rate), ("learning_rate.factor", *factor)] {
-            number(key, value, "above 0 and finite", value > 0.0)?;
+    fn check_selection(&self) -> Result<(), InvalidSetting> {
+        if let Some(evaluations) = self.early_stopping {
+            above_0("early_stopping", evaluations)?;
         }
+        if let Some(decay) = self.average {
+            number("average", decay, "above 0 and below 1", decay > 0.0 && decay < 1.0)?;
+        }
+        let needed = match (self.keep, self.early_stopping) {
+            (Keep::Best, _) => "to keep the best model",
+            (_, Some(_)) => "to stop early",
+            _ => return Ok(()),
+        };
+        if self.validation == 0 {
+            let problem = format!("must be at least 1 {needed}, but is 0");
+            return Err(InvalidSetting::new("validation", problem));
+        }
+        Ok(())
+    }
+
+    fn check_learning_rate(&self) -> Result<(), InvalidSetting> {
+        let positive = |key, value| number(key, value, "above 0 and finite", value > 0.0);
+        let initial = self.learning_rate.rate();
+        positive("learning_rate.rate", initial)?;
         match &self.learning_rate {
-            LearningRate::Steps { at, .. } => {
+            LearningRate::Steps { factor, at, .. } => {
+                positive("learning_rate.factor", *factor)?;
                 let increasing = at.windows(2).all(|two| two[0] < two[1]);
                 if !increasing || at.iter().any(|step| !(1..self.steps).contains(step)) {
                     let rule = format!("must be increasing, from 1 to below {}", self.steps);
@@ -108,7 +129,8 @@ impl Recipe {
                 }
                 Ok(())
             }
-            LearningRate::Plateau { patience, .. } => {
+            LearningRate::Plateau { factor, patience, .. } => {
+                positive("learning_rate.factor", *factor)?;
                 above_0("learning_rate.patience", *patience)?;
                 if self.validation == 0 {
                     let problem =
@@ -117,19 +139,49 @@ impl Recipe {
                 }
                 Ok(())
             }
+            LearningRate::Cosine { min, until, .. } => {
+                let rule = format!("at least 0 and at most the rate, {}", number_text(initial));
+                number("learning_rate.min", *min, &rule, (0.0..=initial).contains(min))?;
+                let end = until.unwrap_or(self.steps);
+                if self.warmup >= end {
+                    let problem = format!(
+                        "must be less than {end}, the end of the cosine, but is {}",
+                        self.warmup
+                    );
+                    return Err(InvalidSetting::new("warmup", problem));
+                }
+                Ok(())
+            }
         }
     }
 
-    fn check_sgd(&self) -> Result<(), InvalidSetting> {
-        let (momentum, decay) = (self.sgd.momentum, self.sgd.weight_decay);
-        let rule = "at least 0 and below 1";
-        number("sgd.momentum", momentum, rule, (0.0..1.0).contains(&momentum))?;
-        number(
-            "sgd.weight_decay",
-            decay,
-            "at least 0 and finite",
-            (decay as f32).is_finite() && decay >= 0.0,
-        )
+    fn check_optimiser(&self) -> Result<(), InvalidSetting> {
+        let fraction = |key: &str, value: f64| {
+            number(key, value, "at least 0 and below 1", value >= 0.0 && (value as f32) < 1.0)
+        };
+        let decay = |key: &str, value: f64| {
+            let holds = (value as f32).is_finite() && value >= 0.0;
+            number(key, value, "at least 0 and finite", holds)
+        };
+        if let Some(Sgd { momentum, nesterov, weight_decay }) = self.sgd {
+            fraction("sgd.momentum", momentum)?;
+            decay("sgd.weight_decay", weight_decay)?;
+            if nesterov && momentum == 0.0 {
+                let problem = "needs a momentum above 0, but `sgd.momentum` is 0";
+                return Err(InvalidSetting::new("sgd.nesterov", problem));
+            }
+        }
+        let Some(AdamW { beta1, beta2, epsilon, weight_decay }) = self.adamw else { return Ok(()) };
+        fraction("adamw.beta1", beta1)?;
+        fraction("adamw.beta2", beta2)?;
+        let normal = (epsilon as f32).is_normal() && epsilon > 0.0;
+        number("adamw.epsilon", epsilon, "above 0, at least 1.2e-38, and finite", normal)?;
+        decay("adamw.weight_decay", weight_decay)?;
+        if self.sgd.is_some() {
+            let problem = "cannot be used with `sgd`: a run has one optimiser";
+            return Err(InvalidSetting::new("adamw", problem));
+        }
+        Ok(())
     }
 
     fn check_expected(&self) -> Result<(), InvalidSetting> {
@@ -156,6 +208,20 @@ impl Recipe {
             let problem = "must be at least 2 for this network, but is 1: batch norm would see one value \
                            per channel, which has no variance";
             return Err(InvalidSetting::new("batch", problem));
+        }
+        if let Some(Init { from, freeze, trunk_rate }) = &self.init {
+            let units = stack.units().len();
+            if from.as_os_str().is_empty() {
+                let problem = "must be the directory of a run or a safetensors file, but is empty";
+                return Err(InvalidSetting::new("init.from", problem));
+            }
+            if *freeze > units {
+                let problem =
+                    format!("must be at most {units}, the units of the network, but is {freeze}");
+                return Err(InvalidSetting::new("init.freeze", problem));
+            }
+            let holds = *trunk_rate > 0.0;
+            number("init.trunk_rate", *trunk_rate, "above 0 and finite", holds)?;
         }
         let [_, height, width] = config.input;
         let pad = self.augment.pad;

@@ -29,6 +29,7 @@ const RECIPE: &[Key] = &[
     ("augment", Table(&[("pad", Value), ("flip", Value)])),
     ("validation", Value),
     ("network", Table(NETWORK)),
+    ("init", Table(&[("from", Value), ("freeze", Value), ("trunk_rate", Value)])),
     ("loss", Any(&Table(&[("weight", Value), ("margin", Value)]))),
     ("head", Table(HEAD)),
     ("margin", Value),
@@ -38,10 +39,15 @@ const RECIPE: &[Key] = &[
     ("clip_norm", Value),
     ("steps", Value),
     ("learning_rate", Schedule(LEARNING_RATE)),
-    ("sgd", Table(&[("momentum", Value), ("weight_decay", Value)])),
+    ("warmup", Value),
+    ("sgd", Table(&[("momentum", Value), ("nesterov", Value), ("weight_decay", Value)])),
+    ("adamw", Table(ADAMW)),
     ("seed", Value),
     ("precision", Value),
     ("evaluate_every", Value),
+    ("keep", Value),
+    ("early_stopping", Value),
+    ("average", Value),
     ("test_curve", Value),
     ("log_every", Value),
     ("checkpoint_every", Value),
@@ -50,6 +56,8 @@ const RECIPE: &[Key] = &[
 
 const HEAD: &[Key] =
     &[("name", Value), ("margin", Value), ("scale", Value), ("learned_scale", Value)];
+const ADAMW: &[Key] =
+    &[("beta1", Value), ("beta2", Value), ("epsilon", Value), ("weight_decay", Value)];
 
 const NETWORK: &[Key] = &[
     ("input", Value),
@@ -82,6 +90,7 @@ const LEARNING_RATE: &[(&str, &[Key])] = &[
             ("drops", Value),
         ],
     ),
+    ("cosine", &[("schedule", Value), ("rate", Value), ("min", Value), ("until", Value)]),
 ];
 
 /// All keys that a recipe may have, as paths such as `network.stages.filters`; those of a schedule follow its

@@ -41,9 +41,10 @@ pub use error::{Position, RecipeError};
 pub use keys::known_keys;
 pub use lambda::Lambda;
 
+pub use crate::fine_tuning::Init;
 use crate::head::{HeadMargin, HeadSettings};
 pub use crate::objective::Objective;
-use crate::optimiser::Sgd;
+use crate::optimiser::{AdamW, Optimiser, Sgd};
 
 /// A training run, as `recipes/*.toml` describe it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +66,9 @@ pub struct Recipe {
     pub validation: usize,
     /// The network: a name, or a description.
     pub network: NetworkChoice,
+    /// A trained model to start from; random weights if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<Init>,
     /// The loss.
     #[serde(default, skip_serializing_if = "Objective::is_default")]
     pub loss: Objective,
@@ -85,9 +89,15 @@ pub struct Recipe {
     pub steps: u64,
     /// The learning rate by step.
     pub learning_rate: LearningRate,
-    /// Momentum and weight decay.
-    #[serde(default)]
-    pub sgd: Sgd,
+    /// The number of first steps in which the learning rate rises linearly to that of its schedule.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warmup: u64,
+    /// Stochastic gradient descent, the default [optimiser](Recipe::optimiser).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sgd: Option<Sgd>,
+    /// AdamW instead of `sgd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adamw: Option<AdamW>,
     /// The seed of the initial weights, the order of the images and the augmentation.
     pub seed: u64,
     /// The precision of products.
@@ -95,6 +105,16 @@ pub struct Recipe {
     pub precision: Precision,
     /// The number of steps between evaluations on the held-out images.
     pub evaluate_every: u64,
+    /// Which model is kept at the end.
+    #[serde(default, skip_serializing_if = "Keep::is_last")]
+    pub keep: Keep,
+    /// The number of evaluations on the held-out images without improvement after which the run ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_stopping: Option<u64>,
+    /// The decay of an exponential moving average of the weights, which is evaluated and kept instead of
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<f64>,
     /// Whether each evaluation is also done on the test images, for a picture of the test error by step.
     /// Nothing is selected by it: neither the learning rate nor the model depends on these evaluations.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -106,6 +126,23 @@ pub struct Recipe {
     /// What to do when training diverges.
     #[serde(default)]
     pub on_divergence: OnDivergence,
+}
+
+/// Which model of a run is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keep {
+    /// That of the last step.
+    #[default]
+    Last,
+    /// The one with the lowest error on the held-out images; of several, the one with the lowest loss.
+    Best,
+}
+
+impl Keep {
+    fn is_last(&self) -> bool {
+        *self == Self::Last
+    }
 }
 
 /// What to do when training diverges.
@@ -164,15 +201,37 @@ pub enum LearningRate {
         /// The number of drops.
         drops: u64,
     },
+    /// Half a cosine, from `rate` after the warm-up to `min`.
+    Cosine {
+        /// The initial rate.
+        rate: f64,
+        /// The last rate.
+        #[serde(default)]
+        min: f64,
+        /// The step from which the rate is `min`; the end of the run if it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<u64>,
+    },
 }
 
 impl LearningRate {
     /// The same schedule with another initial rate.
     pub fn with_rate(mut self, initial: f64) -> Self {
         match &mut self {
-            Self::Steps { rate, .. } | Self::Plateau { rate, .. } => *rate = initial,
+            Self::Steps { rate, .. } | Self::Plateau { rate, .. } | Self::Cosine { rate, .. } => {
+                *rate = initial;
+            }
         }
         self
+    }
+
+    /// The initial rate.
+    pub fn rate(&self) -> f64 {
+        match self {
+            Self::Steps { rate, .. } | Self::Plateau { rate, .. } | Self::Cosine { rate, .. } => {
+                *rate
+            }
+        }
     }
 }
 
@@ -180,6 +239,31 @@ impl Recipe {
     /// Whether the loss depends on λ, unlike softmax and the hinge loss.
     pub fn has_margin(&self) -> bool {
         self.loss.uses_margin() && self.head.has_margin()
+    }
+
+    /// The optimiser.
+    pub fn optimiser(&self) -> Optimiser {
+        match self.adamw {
+            Some(adamw) => adamw.into(),
+            None => self.sgd.unwrap_or_default().into(),
+        }
+    }
+
+    /// The recipe with another optimiser.
+    pub fn with_optimiser(mut self, optimiser: impl Into<Optimiser>) -> Self {
+        (self.sgd, self.adamw) = match optimiser.into() {
+            Optimiser::Sgd(sgd) => (Some(sgd), None),
+            Optimiser::AdamW(adamw) => (None, Some(adamw)),
+        };
+        self
+    }
+
+    /// The recipe with another network. The padding of random crops is at most an eighth of its input.
+    pub fn with_network(mut self, network: NetworkConfig) -> Self {
+        let [_, height, width] = network.input;
+        self.augment.pad = self.augment.pad.min(height.min(width) / 8);
+        self.network = NetworkChoice::Described(network);
+        self
     }
 
     /// The validated description of the network.
@@ -258,6 +342,10 @@ fn no_augmentation() -> Augment {
 
 fn one() -> u64 {
     1
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn is_one(count: &u64) -> bool {

@@ -39,7 +39,7 @@ impl Recipe {
             let position = Position::of(text, start);
             return Err(RecipeError::Key { recipe: recipe(), key, position, advice });
         }
-        let read: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
+        let mut read: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
             let span = error.span().filter(|span| *span != whole_text);
             let key = span.and_then(|span| keys::key_at(table, span.start));
             let position = key.is_some().then(|| position(&error)).flatten();
@@ -49,6 +49,10 @@ impl Recipe {
                 });
             RecipeError::Value { recipe: recipe(), key: key.unwrap_or_default(), position, message }
         })?;
+        if read.adamw.is_none() {
+            // So that a recipe that is written names its optimiser.
+            read.sgd.get_or_insert_default();
+        }
         read.check_settings().map_err(|setting| {
             let span = keys::span_of(table, &setting.key);
             setting.into_error(source_name, span.map(|span| Position::of(text, span.start)))

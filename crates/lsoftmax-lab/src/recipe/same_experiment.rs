@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lsoftmax::Margin;
 
-use super::{Lambda, LearningRate, OnDivergence, Recipe};
+use super::{Keep, Lambda, LearningRate, OnDivergence, Recipe};
 use crate::head::HeadSettings;
 
 /// The number of steps at which two λ schedules are compared.
@@ -35,11 +35,12 @@ impl Recipe {
         if !self.loss.uses_margin() {
             essence.head = HeadSettings::l_softmax(Margin::ONE);
         }
-        // A plateau is found by evaluations; other schedules do not depend on them.
-        if let LearningRate::Steps { .. } = self.learning_rate {
+        // A plateau, the best model and an early end are found by evaluations.
+        let plateau = matches!(self.learning_rate, LearningRate::Plateau { .. });
+        if !plateau && self.keep == Keep::Last && self.early_stopping.is_none() {
             essence.evaluate_every = 1;
         }
-        essence
+        essence.with_optimiser(self.optimiser())
     }
 }
 
@@ -77,6 +78,16 @@ mod tests {
         other.name = "another".into();
         other.expected.clear();
         assert!(mnist().is_same_experiment(&other));
+    }
+
+    #[test]
+    fn evaluations_matter_where_something_is_chosen_by_them() {
+        for chooses in
+            [Recipe { keep: Keep::Best, ..mnist() }, Recipe { early_stopping: Some(3), ..mnist() }]
+        {
+            let other = Recipe { evaluate_every: 17, ..chooses.clone() };
+            assert!(!chooses.is_same_experiment(&other));
+        }
     }
 
     #[test]

@@ -21,13 +21,22 @@ impl Recipe {
             .lambda
             .stretched(new as f64 / old as f64)
             .expect("a ratio of positive integers is above 0 and finite");
-        if let LearningRate::Steps { at, .. } = &mut recipe.learning_rate {
-            *at = at
-                .iter()
-                .map(|step| scaled(*step))
-                .filter(|step| (1..new).contains(step))
-                .collect();
-            at.dedup();
+        recipe.warmup = scaled(self.warmup);
+        match &mut recipe.learning_rate {
+            LearningRate::Steps { at, .. } => {
+                *at = at
+                    .iter()
+                    .map(|step| scaled(*step))
+                    .filter(|step| (1..new).contains(step))
+                    .collect();
+                at.dedup();
+            }
+            LearningRate::Cosine { until, .. } => {
+                *until = until.map(interval);
+                // In a run of one step, or one whose end is rounded to it, there is no warm-up.
+                recipe.warmup = recipe.warmup.min(until.unwrap_or(new) - 1);
+            }
+            LearningRate::Plateau { .. } => {}
         }
         recipe.evaluate_every = interval(self.evaluate_every);
         recipe.log_every = interval(self.log_every);
@@ -36,15 +45,19 @@ impl Recipe {
     }
 
     /// The recipe with `steps` steps, at least 1, and unchanged schedules and intervals; drops of the
-    /// learning rate after the last step are removed.
-    pub fn truncated_to(&self, steps: u64) -> Self {
+    /// learning rate after the last step are removed. In a longer run, the schedules keep their last value.
+    pub fn with_steps(&self, steps: u64) -> Self {
         let mut recipe = self.clone();
         recipe.steps = steps.max(1);
         if recipe.steps != self.steps {
             recipe.expected.clear();
         }
-        if let LearningRate::Steps { at, .. } = &mut recipe.learning_rate {
-            at.retain(|step| *step < recipe.steps);
+        match &mut recipe.learning_rate {
+            LearningRate::Steps { at, .. } => at.retain(|step| *step < recipe.steps),
+            LearningRate::Cosine { until, .. } if recipe.steps != self.steps => {
+                *until = until.or(Some(self.steps));
+            }
+            LearningRate::Cosine { .. } | LearningRate::Plateau { .. } => {}
         }
         recipe
     }

@@ -20,6 +20,10 @@ pub struct Checkpoint<S> {
     pub model: Vec<u8>,
     /// The optimiser's record.
     pub optimiser: Vec<u8>,
+    /// The weights of the best model so far, if it may be kept.
+    pub best: Vec<u8>,
+    /// The moving average of the weights, if there is one.
+    pub average: Vec<u8>,
 }
 
 const MAGIC: &[u8; 16] = b"lsoftmax run v3\n";
@@ -34,6 +38,10 @@ struct Header<S> {
     state: S,
     model: usize,
     optimiser: usize,
+    #[serde(default)]
+    best: usize,
+    #[serde(default)]
+    average: usize,
 }
 
 impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
@@ -50,16 +58,19 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
             state: &self.state,
             model: self.model.len(),
             optimiser: self.optimiser.len(),
+            best: self.best.len(),
+            average: self.average.len(),
         };
         // Not JSON, because reading it with `serde_json` may change the last bit of a number.
         let header = toml::to_string(&header).expect("plain values become TOML");
         let length = (header.len() as u64).to_le_bytes();
-        let parts = [MAGIC, &length[..], header.as_bytes(), &self.model, &self.optimiser];
+        let Self { model, optimiser, best, average, .. } = self;
+        let parts = [MAGIC, &length[..], header.as_bytes(), model, optimiser, best, average];
         let mut checksum = Sha256::new();
         parts.iter().for_each(|part| checksum.update(part));
         let checksum = checksum.finalize();
         let path = folder.join(format!("{:09}.checkpoint", self.step));
-        write_atomic(&path, &[parts[0], parts[1], parts[2], parts[3], parts[4], &checksum])?;
+        write_atomic(&path, &[&parts[..], &[&checksum]].concat())?;
         prune(run, self.step)
     }
 
@@ -108,14 +119,32 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
         let header: Header<S> = toml::from_slice(header).map_err(|error| {
             damaged(&format!("is a checkpoint of another version of the program: {error}"))
         })?;
-        let rest = &rest[length..];
-        if header.model.checked_add(header.optimiser) != Some(rest.len()) {
+        let mut rest = &rest[length..];
+        let mut next = |length: usize| {
+            let (part, others) = rest
+                .split_at_checked(length)
+                .ok_or_else(|| damaged("does not match its header"))?;
+            rest = others;
+            Ok::<_, RunError>(part.to_vec())
+        };
+        let (model, optimiser) = (next(header.model)?, next(header.optimiser)?);
+        let (best, average) = (next(header.best)?, next(header.average)?);
+        if !rest.is_empty() {
             return Err(damaged("does not match its header"));
         }
-        let (model, optimiser) = rest.split_at(header.model);
-        let (model, optimiser) = (model.to_vec(), optimiser.to_vec());
-        Ok(Self { step: header.step, state: header.state, model, optimiser })
+        Ok(Self { step: header.step, state: header.state, model, optimiser, best, average })
     }
+}
+
+/// Removes all checkpoints but that of a step.
+///
+/// # Errors
+/// When a file cannot be removed.
+pub(crate) fn keep_only(run: &RunDirectory, step: u64) -> Result<(), RunError> {
+    for (_, path) in list(run)?.into_iter().filter(|(of, _)| *of != step) {
+        fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
+    }
+    Ok(())
 }
 
 /// Removes all checkpoints but the last two up to a step.

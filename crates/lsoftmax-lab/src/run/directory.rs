@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{RunError, checkpoint};
+use crate::{fine_tuning, model_file};
 use lsoftmax_data::RUN_FILE;
 use lsoftmax_data::files::{self, UNFINISHED};
 
@@ -29,19 +30,66 @@ pub const TEST: &str = "test.json";
 pub(crate) const LOCK: &str = ".lock";
 /// The results.
 pub const SUMMARY: &str = "summary.json";
+/// The directory of event files.
+pub const TENSORBOARD: &str = "tensorboard";
+
+/// All files of a run outside of its folders, in the order in which they are removed.
+const FILES: [&str; 10] = [
+    SUMMARY,
+    TEST,
+    model_file::DESCRIPTION,
+    model_file::WEIGHTS,
+    model_file::LAST_WEIGHTS,
+    fine_tuning::DESCRIPTION,
+    fine_tuning::WEIGHTS,
+    METRICS,
+    ENVIRONMENT,
+    RECIPE,
+];
 
 impl RunDirectory {
     /// Creates and locks the directory of a new run.
     ///
     /// # Errors
-    /// When it already contains a run, another process uses it, or it cannot be created.
-    pub fn create(path: &Path) -> Result<Self, RunError> {
+    /// When it already contains a run, unless that may be overwritten; another process uses it; or it cannot
+    /// be created.
+    pub fn create(path: &Path, overwrite: bool) -> Result<Self, RunError> {
         fs::create_dir_all(path).map_err(RunError::io(path, "created"))?;
         let run = Self::lock(path)?;
         if run.file(RECIPE).exists() {
-            return Err(RunError::Exists { path: path.to_owned() });
+            if !overwrite {
+                return Err(RunError::Exists { path: path.to_owned() });
+            }
+            run.clear()?;
         }
         Ok(run)
+    }
+
+    /// Removes the files of a run, the recipe last, and no others.
+    fn clear(&self) -> Result<(), RunError> {
+        for folder in [checkpoint::FOLDER, TENSORBOARD] {
+            match fs::remove_dir_all(self.file(folder)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(RunError::io(&self.file(folder), "removed")(error));
+                }
+                _ => {}
+            }
+        }
+        FILES.iter().try_for_each(|name| self.remove(name))
+    }
+
+    /// Removes a file, if it is there.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<(), RunError> {
+        let path = self.file(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(RunError::io(&path, "removed")(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Opens and locks the directory of an existing run.

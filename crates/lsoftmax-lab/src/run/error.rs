@@ -9,7 +9,7 @@ use lsoftmax_data::shell_word;
 pub enum RunError {
     /// The directory already contains a run.
     #[error(
-        "{} already contains a run; resume it with `lsoftmax train --resume {}`, or choose another --out", path.display(), shell_word(path)
+        "{} already contains a run; resume it with `lsoftmax train --resume {}`, replace it with --overwrite, or choose another --out", path.display(), shell_word(path)
     )]
     Exists {
         /// The directory.

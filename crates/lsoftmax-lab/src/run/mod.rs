@@ -6,7 +6,9 @@
 //! RUN/metrics.jsonl       the log, one JSON object per line
 //! RUN/tensorboard/        the same for TensorBoard, if requested
 //! RUN/checkpoints/        the last two checkpoints, each one file with a checksum
+//! RUN/init.safetensors    the weights that it started from, if they are not random, with init.json
 //! RUN/model.safetensors   the weights of the finished model
+//! RUN/model.last.safetensors  the last weights, if the model is the best one
 //! RUN/model.json          the description of the model, with the mean image
 //! RUN/test.json           which test images are misclassified, how similar the classes are
 //! RUN/summary.json        the results
@@ -23,8 +25,8 @@ mod metrics;
 mod tensorboard;
 
 pub use checkpoint::Checkpoint;
-pub(crate) use checkpoint::prune;
-pub use directory::{ENVIRONMENT, METRICS, RECIPE, RunDirectory, SUMMARY, TEST};
+pub(crate) use checkpoint::{keep_only, prune};
+pub use directory::{ENVIRONMENT, METRICS, RECIPE, RunDirectory, SUMMARY, TENSORBOARD, TEST};
 pub(crate) use directory::{LOCK, read_json, write_atomic};
 pub use environment::Environment;
 pub use error::RunError;

@@ -25,10 +25,12 @@ pub(super) struct TrainingData {
 }
 
 impl TrainingData {
-    /// Reads the images and divides them. Returns `None` if it was interrupted.
+    /// Reads the images and divides them. The mean of the training images is subtracted, unless there is
+    /// another. Returns `None` if it was interrupted.
     pub fn read(
         recipe: &Recipe,
         hold_out: HoldOut,
+        mean: Option<&Mean>,
         options: &Options,
         observe: &mut Observer<'_>,
     ) -> Result<Option<Self>, TrainError> {
@@ -61,7 +63,7 @@ impl TrainingData {
                 (train, Some(Arc::new(validation)))
             }
         };
-        let mean = Mean::of(&train);
+        let mean = mean.cloned().unwrap_or_else(|| Mean::of(&train));
         let sampling = Sampling::training(recipe.batch, recipe.seed, recipe.augment);
         let loader = Arc::new(Loader::new(train, mean, sampling)?);
         let test = test.map(Arc::new);

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use burn::module::Module;
 use lsoftmax_data::Images;
 
 use super::divergence::{Settings, check_evaluation};
@@ -10,6 +9,7 @@ use super::journal::Observer;
 use super::trainer::Trainer;
 use super::{Phase, TrainError};
 use crate::evaluate::{Evaluation, evaluate_watched};
+use crate::model::Classifier;
 use crate::run::Metric;
 use crate::test_details::{TestDetails, evaluate_with_details};
 
@@ -36,6 +36,7 @@ impl Trainer<'_> {
             let mut schedule = self.schedule();
             schedule.record_evaluation(found.loss);
             self.rate = schedule.state;
+            self.select(step, found);
             self.validated = Some((step, found));
         }
         if let Some(found) = test {
@@ -45,25 +46,26 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// The evaluations of the finished model; that on the held-out images has usually just been made.
+    /// The evaluations of the model that is kept; that on the held-out images has usually been made.
     pub(super) fn final_evaluations(
         &self,
+        kept: &Classifier,
         observe: &mut Observer<'_>,
     ) -> Result<FinalEvaluations, TrainError> {
-        let validation = match self.validated {
-            Some((step, found)) if step == self.step => Some(found),
+        let validation = match (self.best_kept(), self.validated) {
+            (Some(best), _) => Some(best.evaluation),
+            (None, Some((step, found))) if step == self.step => Some(found),
             _ => self.validate(observe)?,
         };
         let Some(images) = &self.data.test else { return Ok((validation, None)) };
-        let model = self.learner.model().clone().valid();
         let (mean, mut watch) = (self.data.loader.mean(), self.watch(Phase::Test, images, observe));
-        let test = evaluate_with_details(&model, images, mean, &mut watch)?;
+        let test = evaluate_with_details(kept, images, mean, &mut watch)?;
         Ok((validation, Some(test)))
     }
 
     fn validate(&self, observe: &mut Observer<'_>) -> Result<Option<Evaluation>, TrainError> {
         let Some(images) = &self.data.validation else { return Ok(None) };
-        let model = self.learner.model().clone().valid();
+        let model = self.current_model();
         let (mean, mut watch) =
             (self.data.loader.mean(), self.watch(Phase::Validation, images, observe));
         Ok(Some(evaluate_watched(&model, images, mean, &mut watch)?))
@@ -75,7 +77,7 @@ impl Trainer<'_> {
         let Some(images) = self.data.test.as_ref().filter(|_| self.recipe.test_curve) else {
             return Ok(None);
         };
-        let model = self.learner.model().clone().valid();
+        let model = self.current_model();
         let (mean, mut watch) = (self.data.loader.mean(), self.watch(Phase::Test, images, observe));
         let found = evaluate_watched(&model, images, mean, &mut watch)?;
         Ok(Some(found).filter(|found| found.loss.is_finite()))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Event;
 use crate::learner::StepSettings;
 use crate::objective::BatchMetrics;
-use crate::run::{METRICS, Metric, Metrics, RunDirectory, RunError, TensorBoard};
+use crate::run::{METRICS, Metric, Metrics, RunDirectory, RunError, TENSORBOARD, TensorBoard};
 
 /// Receives the events of a run as they happen.
 pub(super) type Observer<'a> = dyn FnMut(Event<'_>) + 'a;
@@ -48,7 +48,7 @@ impl Journal {
         step: u64,
         wanted: bool,
     ) -> Result<(), RunError> {
-        let directory = run.file("tensorboard");
+        let directory = run.file(TENSORBOARD);
         if wanted || directory.is_dir() {
             self.tensorboard = Some(TensorBoard::open(&directory, step)?);
         }

@@ -13,6 +13,7 @@
 //! | `journal` | the log, the event files, the observer |
 //! | `phase` | the progress of reading and evaluating, and stopping them |
 //! | `auto_lambda` | λ by how well the margin is satisfied |
+//! | `selection` | the best model, the averaged model, the early end |
 //! | `rate` | the learning-rate schedule and its state |
 //! | `divergence`, `recovery` | detecting divergence, and rolling back |
 //!
@@ -27,12 +28,15 @@ mod journal;
 mod phase;
 mod rate;
 mod recovery;
+mod selection;
 mod start;
 mod trainer;
 
 pub use divergence::{Divergence, Settings};
 pub use error::TrainError;
 pub use phase::Phase;
-pub use start::{Event, Options, RunOutcome, RunSummary, resume, start};
+pub use rate::{Rate, RateState};
+pub use selection::KeptModel;
+pub use start::{Event, NewLength, Options, RunOutcome, RunSummary, resume, start};
 
 pub use crate::recipe::OnDivergence;

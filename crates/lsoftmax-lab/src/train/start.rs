@@ -10,10 +10,12 @@ use lsoftmax_data::{DataDir, DataSource, is_among_images, shell_word};
 use serde::{Deserialize, Serialize};
 
 use super::data::TrainingData;
-use super::trainer::{Trainer, TrainerState};
+use super::selection::KeptModel;
+use super::trainer::{Trainer, TrainerState, fresh_model};
 use super::{Phase, TrainError};
 use crate::compute::Compute;
 use crate::evaluate::Evaluation;
+use crate::fine_tuning::InitialModel;
 use crate::head::HeadSettings;
 use crate::model_file;
 use crate::recipe::{OnDivergence, Recipe};
@@ -38,6 +40,10 @@ pub struct Options {
     pub tensorboard: bool,
     /// When set, the run ends after the current step or batch of an evaluation.
     pub stop: Arc<AtomicBool>,
+    /// Whether a new run may replace the one that is in its directory.
+    pub overwrite: bool,
+    /// Another length for a resumed run.
+    pub new_length: Option<NewLength>,
     /// Where the images of a resumed run are now, if they were moved. They must be the same images.
     pub moved_data: Option<DataSource>,
 }
@@ -52,6 +58,8 @@ impl Options {
             on_divergence: None,
             tensorboard: false,
             stop: Arc::default(),
+            overwrite: false,
+            new_length: None,
             moved_data: None,
         }
     }
@@ -60,6 +68,16 @@ impl Options {
     fn compute(&self, precision: Precision) -> Result<Compute, EngineError> {
         Compute::new(self.device.clone(), precision, self.composed)
     }
+}
+
+/// Another length for a resumed run. The steps that are done stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewLength {
+    /// The number of all steps, including those that are done.
+    pub steps: u64,
+    /// Whether λ, learning rate and intervals are unchanged, with their last value beyond their end. Otherwise
+    /// they are, from here on, those of a run of this length.
+    pub keep_schedules: bool,
 }
 
 /// An event of a run.
@@ -133,6 +151,12 @@ pub struct RunSummary {
     pub seconds: f64,
     /// The number of rollbacks to an earlier checkpoint.
     pub rollbacks: usize,
+    /// Which model was kept. Older runs, which kept the last, lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptModel>,
+    /// The lengths with which the run had ended, and used the test images, before it was extended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extended_from: Vec<u64>,
     /// The machine and the program version.
     pub environment: Environment,
 }
@@ -157,15 +181,26 @@ pub fn start(
             folder.display()
         )));
     }
-    let data = TrainingData::read(&recipe, recipe.data.hold_out(), options, observe)?;
+    let initial = recipe.init.as_ref().map(|init| InitialModel::read(&init.from)).transpose()?;
+    let mean = initial.as_ref().and_then(InitialModel::mean);
+    let data = TrainingData::read(&recipe, recipe.data.hold_out(), mean, options, observe)?;
     let Some(data) = data else { return Ok(RunOutcome::Interrupted { step: 0 }) };
-    let run = RunDirectory::create(out)?;
+    if initial.is_some() {
+        // So that nothing is written for a model that does not fit.
+        fresh_model(&recipe, &recipe.network_config()?, &data, &compute, initial.as_ref())?;
+    }
+    let run = RunDirectory::create(out, options.overwrite)?;
     let mut recipe = recipe;
     // So that the run can be resumed from any working directory.
     recipe.data = recipe.data.absolute();
+    if let (Some(init), Some(initial)) = (&mut recipe.init, &initial) {
+        init.from = std::path::absolute(&init.from).unwrap_or(init.from.clone());
+        initial.write(&run)?;
+    }
     run.write_json(ENVIRONMENT, &Environment::current(&compute))?;
-    run.write_recipe(&recipe.to_toml())?;
-    Trainer::new(recipe, run, data, compute, options, None)?.run(Vec::new(), observe)
+    let trainer = Trainer::new(recipe, run, data, compute, options, initial)?;
+    trainer.write_recipe()?;
+    trainer.run(Vec::new(), observe)
 }
 
 /// Resumes a run.
@@ -178,9 +213,11 @@ pub fn resume(
     observe: &mut dyn FnMut(Event<'_>),
 ) -> Result<RunOutcome, TrainError> {
     let run = RunDirectory::open(out)?;
+    let summary = run.file(SUMMARY);
     let has = |name: &str| run.file(name).is_file();
-    if [SUMMARY, model_file::DESCRIPTION, model_file::WEIGHTS].into_iter().all(has) {
-        return Ok(RunOutcome::Done(Box::new(read_json(&run.file(SUMMARY))?)));
+    let is_done = [SUMMARY, model_file::DESCRIPTION, model_file::WEIGHTS].into_iter().all(has);
+    if is_done && options.new_length.is_none() {
+        return Ok(RunOutcome::Done(Box::new(read_json(&summary)?)));
     }
     let mut recipe = Recipe::from_file(&run.file(RECIPE))?;
     if let Some(place) = &options.moved_data {
@@ -188,6 +225,10 @@ pub fn resume(
     }
     let compute = options.compute(recipe.precision)?;
     let (checkpoint, mut notes) = newest(&run, None)?;
+    // A kill may have come between the checkpoint of another length and the recipe.
+    let changed = checkpoint.as_ref().and_then(|found| found.state.changed_length(&recipe));
+    let unfinished_change = changed.is_some();
+    recipe = changed.unwrap_or(recipe);
     if checkpoint.is_none() && has(METRICS) {
         notes.push("there is no checkpoint yet: the run starts over".into());
     }
@@ -197,14 +238,56 @@ pub fn resume(
         None => (0, recipe.data.hold_out()),
     };
     require_folder(&recipe.data, out)?;
-    let Some(data) = TrainingData::read(&recipe, hold_out, options, observe)? else {
+    let initial = recipe.init.is_some().then(|| InitialModel::of_run(&run)).transpose()?;
+    let mean = initial.as_ref().and_then(InitialModel::mean);
+    let Some(data) = TrainingData::read(&recipe, hold_out, mean, options, observe)? else {
         return Ok(RunOutcome::Interrupted { step });
     };
-    let trainer = Trainer::new(recipe, run, data, compute, options, checkpoint)?;
+    let mut trainer = Trainer::new(recipe, run, data, compute, options, initial)?;
+    if let Some(checkpoint) = checkpoint {
+        trainer.load(checkpoint)?;
+    }
+    if unfinished_change {
+        trainer.finish_changing_length()?;
+    }
+    if let Some(length) = options.new_length.filter(|length| length.steps != trainer.recipe.steps) {
+        let recipe = with_length(&trainer, length, out)?;
+        trainer.change_length(recipe, is_done)?;
+    } else if is_done {
+        return Ok(RunOutcome::Done(Box::new(read_json(&summary)?)));
+    }
     if options.moved_data.is_some() {
         trainer.write_recipe()?;
     }
     trainer.run(notes, observe)
+}
+
+/// The recipe of a run with another length.
+fn with_length(
+    trainer: &Trainer<'_>,
+    NewLength { steps, keep_schedules }: NewLength,
+    out: &Path,
+) -> Result<Recipe, TrainError> {
+    let (out, done) = (out.display(), trainer.step);
+    if done == 0 {
+        return Err(TrainError::Resume(format!(
+            "{out} has no checkpoint yet; resume it without --steps, or start a new run"
+        )));
+    }
+    if steps < done {
+        return Err(TrainError::Resume(format!(
+            "{out} has already taken {done} steps; give --steps of at least that, or start a new run"
+        )));
+    }
+    if trainer.ends_early() {
+        return Err(TrainError::Resume(format!(
+            "{out} ended at step {done} because the held-out images no longer improved, and would end again; start a new run"
+        )));
+    }
+    let recipe = &trainer.recipe;
+    let recipe = if keep_schedules { recipe.with_steps(steps) } else { recipe.scaled(steps) };
+    recipe.check()?;
+    Ok(recipe)
 }
 
 /// A warning if the run started on another kernel path than `here`. Where it started is not known if

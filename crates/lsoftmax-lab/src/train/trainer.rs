@@ -17,18 +17,20 @@ use super::divergence::{Divergence, Settings, check_norm};
 use super::journal::{Journal, Observer, PendingSteps};
 use super::rate::{Rate, RateState};
 use super::recovery::{self, RollbackTarget};
+use super::selection::{Best, KeptModel, MovingAverage, from_bytes};
 use super::start::newest;
 use super::{Event, Options, RunOutcome, RunSummary, TrainError};
 use crate::batch::LabelledImages;
 use crate::compute::Compute;
 use crate::evaluate::{EvaluateError, Evaluation};
+use crate::fine_tuning::{Init, InitialModel, frozen};
 use crate::learner::{Learner, StepError, StepSettings};
 use crate::model::{Classifier, ModelError};
-use crate::model_file::{self, ModelDescription};
-use crate::recipe::{Lambda, Recipe};
+use crate::model_file::{self, ModelDescription, to_safetensors};
+use crate::recipe::{Keep, Lambda, Recipe};
 use crate::run::{
     Checkpoint, Environment, METRICS, Metric, Rollback, RunDirectory, RunError, SUMMARY, TEST,
-    prune,
+    keep_only, prune,
 };
 
 /// Threads that prefetch batches. One makes many times what any CPU trains on.
@@ -47,9 +49,21 @@ pub(super) struct TrainerState {
     pub hold_out: HoldOut,
     /// The recipe as TOML.
     recipe: String,
+    /// The digest of the weights that the run started from, if they were not random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    init: Option<String>,
     rate: RateState,
     #[serde(default)]
     auto_lambda: AutoLambda,
+    /// The best evaluation so far, if something depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    best: Option<Best>,
+    /// The lengths with which the run had ended before it was extended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    extended_from: Vec<u64>,
+    /// The recipe before this checkpoint changed its length, as TOML. `recipe.toml` may still be that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recipe_before: Option<String>,
     /// Whether the evaluations of this step were interrupted, and are still to be made.
     #[serde(default)]
     evaluation_due: bool,
@@ -62,12 +76,27 @@ pub(super) struct TrainerState {
     seconds: f64,
 }
 
+impl TrainerState {
+    /// The recipe, if this checkpoint gave the run of `recipe` another length.
+    pub fn changed_length(&self, recipe: &Recipe) -> Option<Recipe> {
+        let read = |text: &str| Recipe::from_toml(text, "the checkpoint's recipe").ok();
+        let moved = |read: Recipe| Recipe { data: recipe.data.clone(), ..read };
+        let before = read(self.recipe_before.as_ref()?).map(moved);
+        if before.as_ref() != Some(recipe) {
+            return None;
+        }
+        read(&self.recipe).map(moved)
+    }
+}
+
 pub(super) struct Trainer<'a> {
     pub(super) recipe: Recipe,
     network: NetworkConfig,
     run: RunDirectory,
     pub(super) data: TrainingData,
     compute: Compute,
+    /// What the run starts from, if not from random weights.
+    initial: Option<InitialModel>,
     pub(super) options: &'a Options,
     pub(super) learner: Learner,
     pub(super) journal: Journal,
@@ -75,6 +104,12 @@ pub(super) struct Trainer<'a> {
     pub(super) rate: RateState,
     /// Follows the metrics if the recipe's λ is automatic.
     auto_lambda: AutoLambda,
+    /// The best evaluation so far, if something depends on it, and its weights, if they may be kept.
+    best: Option<(Best, Vec<u8>)>,
+    /// The moving average of the weights, if the recipe asks for it.
+    average: Option<MovingAverage>,
+    /// The lengths with which the run had ended before it was extended.
+    extended_from: Vec<u64>,
     /// Whether the evaluations of the current step are still to be made.
     evaluation_due: bool,
     /// The last evaluation on the held-out images, and its step.
@@ -86,18 +121,22 @@ pub(super) struct Trainer<'a> {
 }
 
 impl<'a> Trainer<'a> {
-    /// A trainer at a checkpoint, or at the start of the run.
+    /// A trainer at the start of the run. Nothing is written.
     pub fn new(
         recipe: Recipe,
         run: RunDirectory,
         data: TrainingData,
         compute: Compute,
         options: &'a Options,
-        checkpoint: Option<Checkpoint<TrainerState>>,
+        initial: Option<InitialModel>,
     ) -> Result<Self, TrainError> {
         let network = recipe.network_config()?;
-        let model = fresh_model(&recipe, &network, data.classes, &compute)?;
-        let mut trainer = Self {
+        let (model, note) = fresh_model(&recipe, &network, &data, &compute, initial.as_ref())?;
+        let average = recipe.average.map(|decay| MovingAverage::new(decay, &model));
+        Ok(Self {
+            average,
+            best: None,
+            extended_from: Vec::new(),
             learner: learner(&recipe, model),
             journal: Journal::open(&run)?,
             recipe,
@@ -105,6 +144,7 @@ impl<'a> Trainer<'a> {
             run,
             data,
             compute,
+            initial,
             options,
             step: 0,
             rate: RateState::default(),
@@ -113,16 +153,11 @@ impl<'a> Trainer<'a> {
             validated: None,
             rollbacks: Vec::new(),
             seconds: 0.0,
-            notes: Vec::new(),
-        };
-        match checkpoint {
-            Some(checkpoint) => trainer.load(checkpoint)?,
-            None => trainer.clear_log()?,
-        }
-        Ok(trainer)
+            notes: note.into_iter().collect(),
+        })
     }
 
-    /// Writes the recipe again, after a change that the checkpoint permits.
+    /// Writes the recipe: at the start, or after a change that the checkpoint permits.
     pub fn write_recipe(&self) -> Result<(), RunError> {
         self.run.write_recipe(&self.recipe.to_toml())
     }
@@ -134,6 +169,9 @@ impl<'a> Trainer<'a> {
         observe: &mut Observer<'_>,
     ) -> Result<RunOutcome, TrainError> {
         let (step, steps) = (self.step, self.recipe.steps);
+        if step == 0 && self.rollbacks.is_empty() {
+            self.clear_log()?;
+        }
         notes.append(&mut self.notes);
         self.journal.open_tensorboard(&self.run, step, self.options.tensorboard)?;
         observe(Event::Started { step, steps, notes: &notes });
@@ -163,7 +201,7 @@ impl<'a> Trainer<'a> {
             }
         }
         self.journal.restart_clock();
-        while self.step < steps && !self.schedule().is_done() {
+        while self.step < steps && !self.ends_early() {
             if self.options.stop.load(Ordering::Relaxed) {
                 self.checkpoint(observe)?;
                 return Ok(ControlFlow::Break(()));
@@ -197,6 +235,9 @@ impl<'a> Trainer<'a> {
             Err(StepError::Model(error)) => return Err(error.into()),
         };
         self.step = step;
+        if let Some(average) = &mut self.average {
+            average.add(self.learner.model(), step);
+        }
         if self.recipe.lambda == Lambda::Auto {
             self.auto_lambda.next(&metrics, self.recipe.steps);
         }
@@ -241,7 +282,7 @@ impl<'a> Trainer<'a> {
             }
             self.evaluation_due = false;
         }
-        if self.is_due(self.recipe.checkpoint_every) || self.schedule().is_done() {
+        if self.is_due(self.recipe.checkpoint_every) || self.ends_early() {
             self.checkpoint(observe)?;
         }
         Ok(ControlFlow::Continue(()))
@@ -252,8 +293,15 @@ impl<'a> Trainer<'a> {
         self.step.is_multiple_of(every) || self.step == self.recipe.steps
     }
 
+    /// Whether the run ends before its last step: at a plateau, or without improvement.
+    pub fn ends_early(&self) -> bool {
+        let waited = self.best.as_ref().map_or(0, |(best, _)| best.waited);
+        self.schedule().is_done()
+            || self.recipe.early_stopping.is_some_and(|evaluations| waited >= evaluations)
+    }
+
     pub(super) fn schedule(&self) -> Rate<'_> {
-        Rate::new(&self.recipe.learning_rate, self.rate)
+        Rate::new(&self.recipe, self.rate)
     }
 
     /// The hyperparameters of the next step. λ does not fall below the bound set by the last rollback.
@@ -281,8 +329,76 @@ impl<'a> Trainer<'a> {
         Err(Divergence::NotFinite { step: self.step, what, settings })
     }
 
+    /// The current model for inference: the averaged one if the recipe asks for it.
+    pub(super) fn current_model(&self) -> Classifier {
+        match &self.average {
+            Some(average) => average.model(self.learner.model()),
+            None => self.learner.model().valid(),
+        }
+    }
+
+    /// Compares an evaluation of the current model with the best one.
+    pub(super) fn select(&mut self, step: u64, found: Evaluation) {
+        let keeps = self.recipe.keep == Keep::Best;
+        if !keeps && self.recipe.early_stopping.is_none() {
+            return;
+        }
+        let (before, weights) = self.best.take().unzip();
+        let best = Best::next(before, step, found);
+        let weights = match weights {
+            _ if keeps && best.step == step => to_safetensors(&self.current_model()),
+            weights => weights.unwrap_or_default(),
+        };
+        self.best = Some((best, weights));
+    }
+
+    /// The best evaluation, if its model is kept.
+    pub(super) fn best_kept(&self) -> Option<Best> {
+        self.best.as_ref().filter(|_| self.recipe.keep == Keep::Best).map(|(best, _)| *best)
+    }
+
+    /// The model that is kept, for inference.
+    fn kept_model(&self) -> Result<Classifier, TrainError> {
+        let Some(best) = self.best_kept() else { return Ok(self.current_model()) };
+        let (_, weights) = self.best.as_ref().expect("it is kept");
+        from_bytes(weights, self.learner.model()).map_err(|problem| {
+            TrainError::Resume(format!("the best model, of step {}, {problem}", best.step))
+        })
+    }
+
+    /// Continues with another number of steps. The results of the shorter run, if it was done, are removed.
+    pub fn change_length(&mut self, recipe: Recipe, was_done: bool) -> Result<(), TrainError> {
+        if was_done {
+            self.extended_from.push(self.step);
+        }
+        // In this order a kill leaves a run that resumes, with the old length or with the new one.
+        self.run.remove(SUMMARY)?;
+        let before = std::mem::replace(&mut self.recipe, recipe).to_toml();
+        self.write_checkpoint(Some(before), &mut |_| {})?;
+        keep_only(&self.run, self.step)?;
+        self.finish_changing_length()
+    }
+
+    /// Removes what belongs to the run as it was, after its checkpoint has another length.
+    pub fn finish_changing_length(&self) -> Result<(), TrainError> {
+        self.write_recipe()?;
+        let results = [SUMMARY, TEST, model_file::DESCRIPTION, model_file::WEIGHTS];
+        for name in results.into_iter().chain([model_file::LAST_WEIGHTS]) {
+            self.run.remove(name)?;
+        }
+        Ok(())
+    }
+
     /// Writes a checkpoint, if the weights are finite.
     fn checkpoint(&mut self, observe: &mut Observer<'_>) -> Result<(), TrainError> {
+        self.write_checkpoint(None, observe)
+    }
+
+    fn write_checkpoint(
+        &mut self,
+        recipe_before: Option<String>,
+        observe: &mut Observer<'_>,
+    ) -> Result<(), TrainError> {
         self.check_weights()?;
         let state = TrainerState {
             network: self.network.clone(),
@@ -290,8 +406,12 @@ impl<'a> Trainer<'a> {
             data: self.data.digest.clone(),
             hold_out: self.data.hold_out,
             recipe: self.recipe.to_toml(),
+            init: self.initial.as_ref().map(InitialModel::digest),
             rate: self.rate,
             auto_lambda: self.auto_lambda,
+            best: self.best.as_ref().map(|(best, _)| *best),
+            extended_from: self.extended_from.clone(),
+            recipe_before,
             evaluation_due: self.evaluation_due,
             rollbacks: self.rollbacks.clone(),
             log: self.journal.sync()?,
@@ -303,14 +423,17 @@ impl<'a> Trainer<'a> {
         let model = self.learner.model().clone().into_record().into_bytes();
         let model = model.map_err(|error| failed(error.to_string()))?.to_vec();
         let optimiser = self.learner.optimiser_record().map_err(failed)?;
-        Checkpoint { step, state, model, optimiser }.write(&self.run)?;
+        let best = self.best.as_ref().map(|(_, weights)| weights.clone()).unwrap_or_default();
+        let average = self.average.as_ref().map(|average| average.to_bytes(self.learner.model()));
+        let average = average.unwrap_or_default();
+        Checkpoint { step, state, model, optimiser, best, average }.write(&self.run)?;
         observe(Event::Checkpointed { step });
         Ok(())
     }
 
     /// Restores a checkpoint, which must belong to this run.
-    fn load(&mut self, checkpoint: Checkpoint<TrainerState>) -> Result<(), TrainError> {
-        let Checkpoint { step, state, model, optimiser } = checkpoint;
+    pub fn load(&mut self, checkpoint: Checkpoint<TrainerState>) -> Result<(), TrainError> {
+        let Checkpoint { step, state, model, optimiser, best, average } = checkpoint;
         let run = self.run.path().display();
         if (&state.network, state.classes) != (&self.network, self.data.classes) {
             return Err(TrainError::Resume(format!(
@@ -332,6 +455,11 @@ impl<'a> Trainer<'a> {
                 "the recipe in {run} is not the one that the run started with; restore that, or start a new run with another --out"
             )));
         }
+        if state.init != self.initial.as_ref().map(InitialModel::digest) {
+            return Err(TrainError::Resume(format!(
+                "the initial weights in {run} are not those that the run started from; restore those, or start a new run with another --out"
+            )));
+        }
         let incompatible = |error: String| {
             TrainError::Resume(format!(
                 "the checkpoint of step {step} in {run} was written by another version of the program ({error}); use that version, or start a new run"
@@ -343,6 +471,13 @@ impl<'a> Trainer<'a> {
         let model = model.map_err(|error| incompatible(error.to_string()))?;
         self.learner =
             learner(&self.recipe, model).with_optimiser_record(optimiser).map_err(incompatible)?;
+        self.notes.clear();
+        let average = self.recipe.average.map(|decay| {
+            MovingAverage::from_bytes(decay, &average, self.learner.model()).map_err(incompatible)
+        });
+        self.average = average.transpose()?;
+        self.best = state.best.map(|found| (found, best));
+        self.extended_from = state.extended_from;
         if !self.journal.rewind(state.log, state.pending)? {
             self.notes.push(format!(
                 "{METRICS} has lost some of the lines before step {step}; the run continues without them"
@@ -375,7 +510,10 @@ impl<'a> Trainer<'a> {
         match checkpoint {
             Some(checkpoint) => self.load(checkpoint)?,
             None => {
-                self.learner = learner(&self.recipe, self.fresh_model()?);
+                let model = self.fresh_model()?;
+                self.average = self.recipe.average.map(|decay| MovingAverage::new(decay, &model));
+                self.best = None;
+                self.learner = learner(&self.recipe, model);
                 self.clear_log()?;
                 (self.step, self.rate) = (0, RateState::default());
                 self.auto_lambda = AutoLambda::default();
@@ -401,19 +539,28 @@ impl<'a> Trainer<'a> {
     }
 
     fn fresh_model(&self) -> Result<Classifier, TrainError> {
-        let classes = self.data.classes;
-        fresh_model(&self.recipe, &self.network, classes, &self.compute)
+        let initial = self.initial.as_ref();
+        let model = fresh_model(&self.recipe, &self.network, &self.data, &self.compute, initial)?;
+        Ok(model.0)
     }
 
     /// Evaluates the model and writes the model, the details of the test images and the summary.
     fn finish(self, observe: &mut Observer<'_>) -> Result<RunOutcome, TrainError> {
-        let (validation, test) = match self.final_evaluations(observe) {
+        let model = self.kept_model()?;
+        let (validation, test) = match self.final_evaluations(&model, observe) {
             Err(TrainError::Evaluate(EvaluateError::Interrupted)) => {
                 return Ok(RunOutcome::Interrupted { step: self.step });
             }
             found => found?,
         };
-        let model = self.learner.model().clone().valid();
+        let kept = KeptModel {
+            model: self.recipe.keep,
+            step: self.best_kept().map_or(self.step, |best| best.step),
+            averaged: self.average.is_some(),
+        };
+        if kept.model == Keep::Best {
+            self.run.write(model_file::LAST_WEIGHTS, &to_safetensors(&self.current_model()))?;
+        }
         let mean = self.data.loader.mean();
         let Recipe { name, data, head, seed, batch, .. } = self.recipe;
         let description = ModelDescription {
@@ -446,6 +593,8 @@ impl<'a> Trainer<'a> {
             test: test.map(|(evaluation, _)| evaluation),
             seconds: self.seconds,
             rollbacks: self.rollbacks.len(),
+            kept: Some(kept),
+            extended_from: self.extended_from,
             environment: Environment::current(&self.compute),
         };
         // A killed run may have left additional checkpoints.
@@ -455,20 +604,33 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// The initial model of a run.
-fn fresh_model(
+/// The initial model of a run, and a note if it is not quite the one to start from.
+pub(super) fn fresh_model(
     recipe: &Recipe,
     network: &NetworkConfig,
-    classes: usize,
+    data: &TrainingData,
     compute: &Compute,
-) -> Result<Classifier, TrainError> {
+    initial: Option<&InitialModel>,
+) -> Result<(Classifier, Option<String>), TrainError> {
     let device = compute.device.clone().autodiff();
     device.seed(recipe.seed);
     let execution = compute.execution.clone();
-    let model = Classifier::new(network, classes, recipe.head, execution, &device);
-    Ok(model.map_err(ModelError::from)?)
+    let model = Classifier::new(network, data.classes, recipe.head, execution, &device);
+    let model = model.map_err(ModelError::from)?;
+    match initial {
+        Some(initial) => Ok(initial.apply(model, &data.class_names, &device)?),
+        None => Ok((model, None)),
+    }
 }
 
 fn learner(recipe: &Recipe, model: Classifier) -> Learner {
-    Learner::new(model, &recipe.sgd, recipe.loss).with_clip_norm(recipe.clip_norm)
+    let optimiser = recipe.optimiser();
+    let learner = match &recipe.init {
+        Some(Init { freeze, trunk_rate, .. }) => {
+            Learner::new(frozen(model, *freeze), &optimiser, recipe.loss)
+                .with_trunk_rate(&optimiser, *trunk_rate)
+        }
+        None => Learner::new(model, &optimiser, recipe.loss),
+    };
+    learner.with_clip_norm(recipe.clip_norm)
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lsoftmax_data::{DataDir, shell_word};
-use lsoftmax_lab::recipe::{Expected, OnDivergence, Recipe};
+use lsoftmax_lab::recipe::{Expected, Keep, OnDivergence, Recipe};
 use lsoftmax_lab::run::RECIPE;
-use lsoftmax_lab::train::{self, Event, Options, RunOutcome, RunSummary};
+use lsoftmax_lab::train::{self, Event, KeptModel, NewLength, Options, RunOutcome, RunSummary};
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
@@ -27,6 +27,8 @@ Examples:
   lsoftmax train --data my-photos/                      one directory of images per class
   lsoftmax train --resume runs/mnist                    continues where it stopped
   lsoftmax train --resume runs/my-photos-m4-s1 --data moved/my-photos/
+  lsoftmax train --resume runs/mnist --steps 30000 --keep-schedules
+  lsoftmax train --data my-photos/ --init runs/cifar10-m4-s1 --freeze 5 --learning-rate 0.01
 
 With other --steps than the recipe's, its learning rate and λ schedules are stretched to fit.";
 
@@ -37,12 +39,16 @@ pub struct TrainCommand {
     /// List the recipes
     #[arg(long, conflicts_with_all = ["recipe", "resume"])]
     list: bool,
-    /// Resume the run in this directory; --data says where its images are now, if they were moved
+    /// Resume the run in this directory; --data says where its images are now, if they were moved, and
+    /// --steps gives it another length
     #[arg(long, value_name = "RUN", conflicts_with_all = RecipeArguments::fixed_ids(), conflicts_with = "out")]
     resume: Option<PathBuf>,
     /// The directory of the run [default: runs/RECIPE-mM-sSEED, with another head its name before -mM]
     #[arg(long, value_name = "RUN")]
     out: Option<PathBuf>,
+    /// Replace the run that is in the directory
+    #[arg(long, conflicts_with = "resume")]
+    overwrite: bool,
     #[command(flatten)]
     recipe: RecipeArguments,
     /// When training diverges: stop, or roll back to the last checkpoint and continue with a larger λ
@@ -65,11 +71,14 @@ impl TrainCommand {
         if self.list {
             return list(&self.output);
         }
+        let new_length = self.new_length();
         let options = Options {
             device: self.device.device,
             on_divergence: self.on_divergence,
             tensorboard: self.tensorboard,
             stop: stop_flag()?,
+            overwrite: self.overwrite,
+            new_length,
             moved_data: self.resume.as_ref().and(self.recipe.data.clone()),
             ..Options::new(self.data_dir.clone().find()?)
         };
@@ -94,6 +103,13 @@ impl TrainCommand {
                 self.output.render(&*summary, |summary| text(summary, &out, &options.data))
             }
         }
+    }
+
+    /// Another length for a resumed run.
+    fn new_length(&self) -> Option<NewLength> {
+        let keep_schedules = self.recipe.keep_schedules;
+        self.resume.as_ref()?;
+        self.recipe.steps.map(|steps| NewLength { steps, keep_schedules })
     }
 }
 
@@ -122,6 +138,9 @@ fn list(output: &OutputArguments) -> Result<String, Failure> {
 fn text(summary: &RunSummary, out: &Path, data: &DataDir) -> String {
     let RunSummary { recipe, head, steps, seconds, .. } = summary;
     let mut lines = vec![format!("{recipe}, {head}: {steps} steps in {seconds:.0} s")];
+    if let Some(KeptModel { model: Keep::Best, step, .. }) = summary.kept {
+        lines.push(format!("the best model on the held-out images was kept, that of step {step}"));
+    }
     if let Some(found) = summary.validation {
         let (error, wrong, images) = (found.error, found.wrong, found.images);
         lines.push(format!("held out: {error:.2} % wrong ({wrong} of {images})"));

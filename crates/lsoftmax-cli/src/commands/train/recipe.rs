@@ -1,19 +1,24 @@
 //! From the arguments of `lsoftmax train` to a recipe.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Id};
 use lsoftmax::Precision;
 use lsoftmax_data::{DataDir, DataSource};
 use lsoftmax_lab::head::{HeadKind, HeadSettings};
-use lsoftmax_lab::recipe::{Lambda, OnDivergence, Recipe};
+use lsoftmax_lab::model_file::ModelDescription;
+use lsoftmax_lab::optimiser::{AdamW, Optimiser, Sgd};
+use lsoftmax_lab::recipe::{Init, Keep, Lambda, LearningRate, OnDivergence, Recipe};
 
 use crate::argument_groups::bad_head;
 use crate::failure::Failure;
-use crate::value_parsers::{count, head, lambda_of_run, number, precision, size, whole_number};
+use crate::value_parsers::{
+    count, head, keep, lambda_of_run, number, optimiser, precision, size, whole_number,
+};
 
 // The arguments that choose or change a recipe. A resumed run keeps its own: `--resume` conflicts
-// with every argument that is added here. Only its images may have been moved: `--data`.
+// with every argument that is added here. Only its images may have been moved (`--data`), and its length
+// may be another (`--steps`).
 #[derive(Debug, Args)]
 pub struct RecipeArguments {
     /// A recipe: mnist, mnist-2d, cifar10, … (`lsoftmax train --list`), or the path of a .toml file
@@ -47,10 +52,10 @@ pub struct RecipeArguments {
     seed: Option<u64>,
     /// Steps; the schedules are stretched to fit
     #[arg(long, value_name = "COUNT", value_parser = count, allow_negative_numbers = true)]
-    steps: Option<u64>,
+    pub steps: Option<u64>,
     /// Do not stretch the schedules to --steps
     #[arg(long, requires = "steps")]
-    keep_schedules: bool,
+    pub keep_schedules: bool,
     /// Images per batch
     #[arg(long, value_name = "N", value_parser = size, allow_negative_numbers = true)]
     batch: Option<usize>,
@@ -66,6 +71,37 @@ pub struct RecipeArguments {
     /// The initial learning rate
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     learning_rate: Option<f64>,
+    /// Let the learning rate fall to 0 by half a cosine, instead of by the recipe's schedule
+    #[arg(long)]
+    cosine: bool,
+    /// First steps in which the learning rate rises linearly
+    #[arg(long, value_name = "STEPS", value_parser = whole_number, allow_negative_numbers = true)]
+    warmup: Option<u64>,
+    /// The optimiser: sgd or nesterov with the recipe's momentum, or adamw, which needs a --learning-rate
+    #[arg(long, value_parser = optimiser())]
+    optimiser: Option<Optimiser>,
+    /// The optimiser's weight decay
+    #[arg(long, value_name = "DECAY", allow_negative_numbers = true)]
+    weight_decay: Option<f64>,
+    /// Start from a trained model: a finished run, or a safetensors file with the recipe's network. Without a
+    /// recipe, the network is that of the run
+    #[arg(long, value_name = "RUN|FILE")]
+    init: Option<PathBuf>,
+    /// Leave the first N units as they are in --init
+    #[arg(long, value_name = "N", value_parser = size, allow_negative_numbers = true)]
+    freeze: Option<usize>,
+    /// Multiply the learning rate of all but the head, after --init
+    #[arg(long, value_name = "FACTOR", allow_negative_numbers = true)]
+    trunk_rate: Option<f64>,
+    /// The model to keep: the last one, or the best on the held-out images
+    #[arg(long, value_parser = keep())]
+    keep: Option<Keep>,
+    /// End the run after N evaluations on the held-out images without improvement
+    #[arg(long, value_name = "N", value_parser = whole_number, allow_negative_numbers = true)]
+    early_stopping: Option<u64>,
+    /// Evaluate and keep an exponential moving average of the weights, with this decay
+    #[arg(long, value_name = "DECAY", allow_negative_numbers = true)]
+    average: Option<f64>,
     /// The precision of products; sums, weights and statistics are always f32
     #[arg(long, value_parser = precision())]
     precision: Option<Precision>,
@@ -78,7 +114,7 @@ impl RecipeArguments {
     pub fn fixed_ids() -> Vec<Id> {
         let command = Self::augment_args(clap::Command::new("recipe"));
         let ids = command.get_arguments().map(|argument| argument.get_id().clone());
-        ids.filter(|id| id != "data").collect()
+        ids.filter(|id| !["data", "steps", "keep_schedules"].contains(&id.as_str())).collect()
     }
 
     /// The recipe that was chosen, with the changes that were asked for.
@@ -105,6 +141,16 @@ impl RecipeArguments {
             clip_norm,
             validation,
             learning_rate,
+            cosine,
+            warmup,
+            optimiser,
+            weight_decay,
+            init,
+            freeze,
+            trunk_rate,
+            keep,
+            early_stopping,
+            average,
             precision,
         } = self;
         let given = [
@@ -122,19 +168,43 @@ impl RecipeArguments {
             )));
         }
         if let Some(steps) = steps {
-            recipe = if keep_schedules { recipe.truncated_to(steps) } else { recipe.scaled(steps) };
+            recipe = if keep_schedules { recipe.with_steps(steps) } else { recipe.scaled(steps) };
         }
         if let Some(data) = data.filter(|data| *data != recipe.data) {
             recipe = recipe.with_data(data);
         }
-        // The paper's result is not that of another λ, batch size, learning rate or clipping.
+        // The paper's result is not that of another λ, batch size, optimiser or learning rate.
         let other_batch = batch.is_some() || accumulate.is_some();
-        if lambda.is_some() || other_batch || clip_norm.is_some() || learning_rate.is_some() {
+        let other_rate = learning_rate.is_some() || cosine || warmup.is_some();
+        let other_optimiser = optimiser.is_some() || weight_decay.is_some() || clip_norm.is_some();
+        let other_model = init.is_some() || average.is_some();
+        if lambda.is_some() || other_batch || other_rate || other_optimiser || other_model {
             recipe.expected.clear();
         }
+        recipe = with_optimiser(recipe, optimiser, weight_decay, learning_rate.is_some())?;
         if let Some(rate) = learning_rate {
             recipe.learning_rate = recipe.learning_rate.with_rate(rate);
         }
+        if cosine {
+            let rate = recipe.learning_rate.rate();
+            recipe.learning_rate = LearningRate::Cosine { rate, min: 0.0, until: None };
+        }
+        recipe.warmup = warmup.unwrap_or(recipe.warmup);
+        recipe.init = init.map(Init::new).or(recipe.init);
+        match &mut recipe.init {
+            Some(init) => {
+                init.freeze = freeze.unwrap_or(init.freeze);
+                init.trunk_rate = trunk_rate.unwrap_or(init.trunk_rate);
+            }
+            None if freeze.is_some() || trunk_rate.is_some() => {
+                let problem = "--freeze and --trunk-rate are for a trained model: give --init";
+                return Err(Failure::bad_input(problem));
+            }
+            None => {}
+        }
+        recipe.keep = keep.unwrap_or(recipe.keep);
+        recipe.early_stopping = early_stopping.or(recipe.early_stopping);
+        recipe.average = average.or(recipe.average);
         recipe.validation = validation.unwrap_or(recipe.validation);
         let chosen = match head {
             Some(kind) => HeadSettings::new(kind, margin, scale),
@@ -160,7 +230,11 @@ impl RecipeArguments {
     fn base(&self, data_dir: &DataDir) -> Result<Recipe, Failure> {
         let Some(name) = &self.recipe else {
             let data = self.data.as_ref().expect("clap requires a recipe or data");
-            return Ok(Recipe::for_data(data, self.quick, data_dir)?);
+            let recipe = Recipe::for_data(data, self.quick, data_dir)?;
+            return Ok(match self.init.as_ref().filter(|init| init.is_dir()) {
+                Some(run) => recipe.with_network(ModelDescription::read(run)?.network),
+                None => recipe,
+            });
         };
         Ok(match (name.ends_with(".toml"), self.quick) {
             (true, true) => {
@@ -172,4 +246,31 @@ impl RecipeArguments {
             (false, false) => Recipe::built_in(name)?,
         })
     }
+}
+
+/// The recipe with the optimiser and weight decay that were asked for.
+fn with_optimiser(
+    recipe: Recipe,
+    choice: Option<Optimiser>,
+    weight_decay: Option<f64>,
+    has_rate: bool,
+) -> Result<Recipe, Failure> {
+    let mut optimiser = recipe.optimiser();
+    match (choice, &mut optimiser) {
+        (None, _) | (Some(Optimiser::AdamW(_)), Optimiser::AdamW(_)) => {}
+        (Some(Optimiser::Sgd(chosen)), Optimiser::Sgd(sgd)) => sgd.nesterov = chosen.nesterov,
+        (Some(_), _) if !has_rate => {
+            return Err(Failure::bad_input(format!(
+                "the learning rate of {} is for another optimiser: give --learning-rate, which is about 0.001 for adamw and 0.1 for sgd",
+                recipe.name
+            )));
+        }
+        (Some(chosen), _) => optimiser = chosen,
+    }
+    if let Some(decay) = weight_decay {
+        let (Optimiser::Sgd(Sgd { weight_decay, .. })
+        | Optimiser::AdamW(AdamW { weight_decay, .. })) = &mut optimiser;
+        *weight_decay = decay;
+    }
+    Ok(recipe.with_optimiser(optimiser))
 }
