@@ -544,7 +544,7 @@ fn a_setting_out_of_range_is_rejected_with_its_range() {
         ("\nsgd = { momentum = 0.9,", "\nadamw = { beta2 = 1,", "adamw.beta2", "below 1, but is 1"),
         ("\nsgd = { momentum = 0.9,", "\nadamw = { epsilon = 0,", "adamw.epsilon", "but is 0"),
         (steps, "schedule = \"cosine\", rate = 0.1, min = 0.2", "learning_rate.min", "but is 0.2"),
-        (steps, &late, "warmup", "less than 18000, the end of the cosine, but is 18000"),
+        (steps, late, "warmup", "less than 18000, the end of the cosine, but is 18000"),
         ("\nsteps", "\nearly_stopping = 0\nsteps", "early_stopping", "at least 1, but is 0"),
         ("\nsteps", "\naverage = 1\nsteps", "average", "above 0 and below 1, but is 1"),
         ("validation = 5000", "validation = 0\nkeep = \"best\"", "validation", "the best model"),
