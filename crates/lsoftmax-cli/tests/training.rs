@@ -66,7 +66,7 @@ fn suggested_commands_can_be_pasted() {
     assert!(output.status.success(), "{command}: {output:?}");
     assert!(command.contains("--data-dir"), "{command}");
     let again = refused(train(&words).output().expect("it starts"));
-    assert_says(again, &[r"it'\''s a run'`, or"]);
+    assert_says(again, &[r"it'\''s a run'`, replace it"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ const READY: usize = 2;
 const SMALL_SET: usize = 1 << 12;
 
 /// How batches are drawn from a set of images.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
     /// The number of samples per batch.
     pub batch: usize,
@@ -75,13 +75,13 @@ pub enum LoaderError {
         /// The largest batch size for them.
         largest: usize,
     },
-    /// Padding that is not smaller than the image.
-    #[error("a padding of {pad} is too large for images of {shape}; choose less than their sides")]
-    Pad {
-        /// The padding.
-        pad: usize,
-        /// The size of the images.
-        shape: Shape,
+    /// Augmentation that does not fit the images.
+    #[error("the augmentation's `{setting}` {problem}")]
+    Augment {
+        /// The setting.
+        setting: String,
+        /// The constraint, and the value that violates it.
+        problem: String,
     },
     /// The mean image has another number of pixels than its size.
     #[error("the mean image is of {shape}, but has {pixels} pixels; copy the model again")]
@@ -141,7 +141,7 @@ impl Loader {
         sampling: Sampling,
     ) -> Result<Self, LoaderError> {
         let images = images.into();
-        let (shape, pad) = (images.shape(), sampling.augment.pad);
+        let shape = images.shape();
         if images.is_empty() || u32::try_from(images.len()).is_err() {
             return Err(LoaderError::NoImages);
         }
@@ -153,8 +153,8 @@ impl Loader {
             let batch = sampling.batch;
             return Err(LoaderError::Batch { batch, images: images.len(), largest });
         }
-        if pad >= shape.height.min(shape.width) {
-            return Err(LoaderError::Pad { pad, shape });
+        if let Some((setting, problem)) = sampling.augment.problem(shape) {
+            return Err(LoaderError::Augment { setting, problem });
         }
         if mean.pixels.len() != mean.shape.pixels() {
             let pixels = mean.pixels.len();
@@ -207,7 +207,7 @@ impl Loader {
             samples.into_iter().zip(batch.pixels.chunks_exact_mut(shape.pixels()))
         {
             let image = self.images.image(index as usize);
-            augment.view(seed, epoch, u64::from(index)).write(image, &self.mean, out);
+            augment.write(image, &self.mean, [seed, epoch, u64::from(index)], out);
             batch.labels.push(self.images.labels()[index as usize]);
             batch.indices.push(index);
         }

@@ -12,6 +12,12 @@ pub(crate) enum Purpose {
     Order = 2,
     /// Cropping and flipping a sample.
     Augment = 3,
+    /// Choosing the part of a sample that is enlarged.
+    Crop = 4,
+    /// Changing the colours of a sample.
+    Colour = 5,
+    /// Choosing the part of a sample that is erased.
+    Erase = 6,
     /// Dividing a list.
     Division = 16,
 }
@@ -39,6 +45,16 @@ impl Random {
                 return (product >> 64) as u64;
             }
         }
+    }
+
+    /// A uniform random number from 0 to below 1, a multiple of 2^-53.
+    pub fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A uniform random number between two numbers.
+    pub fn between(&mut self, [low, high]: [f64; 2]) -> f64 {
+        low + (high - low) * self.uniform()
     }
 
     /// A uniform random permutation of 0 to `count` − 1 (Fisher–Yates shuffle).

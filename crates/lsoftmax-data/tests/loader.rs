@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lsoftmax_data::{
-    Augment, Batch, Dataset, HoldOut, Images, LastBatch, Loader, LoaderError, Mean, Sampling, Shape,
+    Augment, Batch, Colour, Crop, Dataset, Erase, HoldOut, Images, LastBatch, Loader, LoaderError,
+    Mean, Sampling, Shape,
 };
 use proptest::prelude::*;
 
@@ -23,7 +24,10 @@ fn loader(count: usize, sampling: Sampling) -> Arc<Loader> {
 }
 
 fn sampling(batch: usize, last: LastBatch) -> Sampling {
-    Sampling { last, ..Sampling::training(batch, 7, Augment { pad: 2, flip: true }) }
+    Sampling {
+        last,
+        ..Sampling::training(batch, 7, Augment { pad: 2, flip: true, ..Augment::NONE })
+    }
 }
 
 const LASTS: [LastBatch; 3] = [LastBatch::Span, LastBatch::Keep, LastBatch::Drop];
@@ -168,7 +172,7 @@ fn augmented_images_are_uniformly_random_crops_mirrored_with_probability_one_hal
     let pad = 2;
     let evaluation = Loader::new(set.clone(), zero.clone(), Sampling::evaluation(1)).expect("one");
     let views = views(&evaluation.batch(0).pixels, SHAPE, pad);
-    let training = Sampling::training(1, 3, Augment { pad, flip: true });
+    let training = Sampling::training(1, 3, Augment { pad, flip: true, ..Augment::NONE });
     let training = Loader::new(set, zero, training).expect("one");
     let mut counts = vec![0; views.len()];
     let epochs = 100 * views.len();
@@ -186,7 +190,7 @@ fn augmented_images_are_uniformly_random_crops_mirrored_with_probability_one_hal
 fn a_sample_differs_from_epoch_to_epoch_and_from_its_neighbours() {
     let set = Images::new(SHAPE, [images(1).image(0); 8].concat(), vec![0; 8]).expect("images");
     let zero = Mean { shape: SHAPE, pixels: vec![0.0; SHAPE.pixels()] };
-    let sampling = Sampling::training(8, 3, Augment { pad: 2, flip: true });
+    let sampling = Sampling::training(8, 3, Augment { pad: 2, flip: true, ..Augment::NONE });
     let loader = Loader::new(set, zero, sampling).expect("a loader");
     let distinct = |batch: Batch| {
         let pixels = batch.pixels.chunks(SHAPE.pixels());
@@ -217,8 +221,8 @@ fn invalid_batch_sizes_padding_and_means_are_rejected() {
     let drop = Sampling { batch: 4, last: LastBatch::Drop, ..good };
     assert!(matches!(new(3, mean.clone(), drop), Err(LoaderError::Batch { largest: 3, .. })));
     assert!(new(3, mean.clone(), Sampling { batch: 4, ..good }).is_ok(), "more than an epoch");
-    let wide = Sampling { augment: Augment { pad: 5, flip: false }, ..good };
-    assert!(matches!(new(3, mean.clone(), wide), Err(LoaderError::Pad { .. })));
+    let wide = Sampling { augment: Augment { pad: 5, ..Augment::NONE }, ..good };
+    assert!(matches!(new(3, mean.clone(), wide), Err(LoaderError::Augment { .. })));
     let other = Shape { channels: 1, height: 1, width: 1 };
     let small = Mean { shape: other, pixels: vec![0.0] };
     assert!(matches!(new(3, small, good), Err(LoaderError::Mean { .. })));
@@ -303,4 +307,110 @@ fn test_images_are_split_off_in_proportion_if_there_are_none() {
     assert_eq!(counts(&split.train, 3), [54, 27, 9]);
     let single = dataset(&[1; 30]).with_test(HoldOut::OfClasses, 7).expect("no split");
     assert!(single.test.is_none() && single.train.len() == 30);
+}
+
+fn all_augmentations() -> Augment {
+    Augment {
+        crop: Some(Crop { probability: 0.75, ..Crop::default() }),
+        colour: Some(Colour {
+            brightness: 0.4,
+            contrast: 0.4,
+            saturation: 0.4,
+            hue: 0.1,
+            ..Colour::default()
+        }),
+        erase: Some(Erase::default()),
+        ..Augment::CIFAR10_PLUS
+    }
+}
+
+/// Random colour images.
+fn photographs(count: usize) -> Images {
+    let shape = Shape { channels: 3, height: 16, width: 12 };
+    let bytes =
+        (0..count * shape.pixels()).map(|i| (i as u64 * i as u64 * 2_654_435_761 >> 13) as u8);
+    Images::new(shape, bytes.collect(), vec![0; count]).unwrap()
+}
+
+#[test]
+fn every_augmentation_is_a_function_of_seed_epoch_and_image() {
+    let images = photographs(6);
+    let mean = Mean::of(&images);
+    let loader = |batch, seed| {
+        let sampling = Sampling::training(batch, seed, all_augmentations());
+        Arc::new(Loader::new(images.clone(), mean.clone(), sampling).unwrap())
+    };
+    // By epoch and image, whatever the size of the batch and the number of threads.
+    let by_image = |batch: usize, threads: usize, seed: u64| {
+        let mut found = std::collections::BTreeMap::new();
+        let loader = loader(batch, seed);
+        for part in loader.prefetch(0..(24 / batch) as u64, threads) {
+            let samples = part.pixels.chunks_exact(part.shape.pixels()).zip(&part.indices);
+            for (position, (pixels, index)) in samples.enumerate() {
+                let epoch = (part.number as usize * batch + position) / 6;
+                found.insert((epoch, *index), pixels.to_vec());
+            }
+        }
+        found
+    };
+    let expected = by_image(1, 0, 5);
+    assert_eq!(expected.len(), 24);
+    assert!(expected.values().flatten().all(|pixel| pixel.is_finite() && pixel.abs() <= 1.0));
+    assert_eq!(by_image(4, 2, 5), expected);
+    assert_eq!(by_image(8, 3, 5), expected);
+    let other = by_image(1, 0, 6);
+    assert!(expected.iter().all(|(key, pixels)| other[key] != *pixels), "another seed");
+    for image in 0..6 {
+        assert_ne!(expected[&(0, image)], expected[&(1, image)], "another epoch");
+    }
+}
+
+#[test]
+fn an_augmentation_does_not_change_the_random_numbers_of_the_others() {
+    let images = photographs(4);
+    let zeros = Mean { shape: images.shape(), pixels: vec![0.0; images.shape().pixels()] };
+    let batch = |augment: Augment| {
+        let sampling = Sampling::training(4, 5, augment);
+        Loader::new(images.clone(), zeros.clone(), sampling).unwrap().batch(3)
+    };
+    let plain = batch(Augment::CIFAR10_PLUS);
+    // Never, or by nothing: the bits of the plain images.
+    let never = Augment {
+        crop: Some(Crop { probability: 0.0, ..Crop::default() }),
+        colour: Some(Colour::default()),
+        erase: Some(Erase { probability: 0.0, ..Erase::default() }),
+        ..Augment::CIFAR10_PLUS
+    };
+    assert_eq!(batch(never), plain);
+    // What is not erased is as it was.
+    let erase = Some(Erase { probability: 1.0, ..Erase::default() });
+    let erased = batch(Augment { erase, ..Augment::CIFAR10_PLUS });
+    let pixels = images.shape().pixels();
+    for (plain, erased) in plain.pixels.chunks_exact(pixels).zip(erased.pixels.chunks_exact(pixels))
+    {
+        let changed = plain.iter().zip(erased).filter(|(plain, erased)| plain != erased);
+        let changed: Vec<_> = changed.collect();
+        assert!(changed.iter().all(|(_, erased)| **erased == 0.0));
+        let share = changed.len() as f64 / pixels as f64;
+        assert!(share > 0.0 && share < 0.36, "{share}");
+    }
+    // A brighter image, cropped and mirrored as before.
+    let colour = Some(Colour { brightness: 0.5, ..Colour::default() });
+    let brighter = batch(Augment { colour, ..Augment::CIFAR10_PLUS });
+    for (plain, bright) in
+        plain.pixels.chunks_exact(pixels).zip(brighter.pixels.chunks_exact(pixels))
+    {
+        let white = 255.0 / 256.0;
+        let pairs = plain.iter().zip(bright).filter(|(_, bright)| **bright < 0.99 * white);
+        let factors: Vec<f32> =
+            pairs.filter(|(plain, _)| **plain > 0.1).map(|(a, b)| b / a).collect();
+        let (least, most) = (
+            factors.iter().copied().fold(9.0, f32::min),
+            factors.iter().copied().fold(0.0, f32::max),
+        );
+        assert!(
+            factors.len() > 50 && most - least < 1e-4 && (0.5..=1.5).contains(&least),
+            "{least} to {most}"
+        );
+    }
 }

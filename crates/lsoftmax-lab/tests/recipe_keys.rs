@@ -1,7 +1,7 @@
 //! Every key of a recipe is known to the reader of recipes, also those that are usually left out.
 
 use lsoftmax::{LambdaSchedule, Precision};
-use lsoftmax_data::Augment;
+use lsoftmax_data::{Augment, Colour, Crop, Erase};
 use lsoftmax_lab::head::{HeadKind, HeadSettings};
 use lsoftmax_lab::optimiser::{AdamW, Sgd};
 use lsoftmax_lab::recipe::{
@@ -16,7 +16,19 @@ fn a_recipe_with_every_key_set_comes_back_from_its_toml() {
         source: "a test".into(),
         expected: [("2".to_owned(), Expected { test_error: 1.5, tolerance: 0.25 })].into(),
         data: "photos".into(),
-        augment: Augment { pad: 2, flip: true },
+        augment: Augment {
+            pad: 2,
+            flip: true,
+            crop: Some(Crop { probability: 0.5, area: [0.25, 0.5], aspect: [0.5, 1.5] }),
+            colour: Some(Colour {
+                probability: 0.75,
+                brightness: 0.5,
+                contrast: 0.25,
+                saturation: 0.125,
+                hue: 0.0625,
+            }),
+            erase: Some(Erase { probability: 0.25, area: [0.125, 0.25], aspect: [0.5, 2.5] }),
+        },
         validation: 7,
         network: NetworkChoice::Named("cifar10".into()),
         init: Some(Init { from: "runs/other".into(), freeze: 3, trunk_rate: 0.5 }),

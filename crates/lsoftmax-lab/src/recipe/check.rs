@@ -1,6 +1,7 @@
 //! Validation of recipes.
 
 use lsoftmax::Margin;
+use lsoftmax_data::Shape;
 use lsoftmax_nn::NetworkError;
 
 use crate::number_text::number_text;
@@ -223,15 +224,11 @@ impl Recipe {
             let holds = *trunk_rate > 0.0;
             number("init.trunk_rate", *trunk_rate, "above 0 and finite", holds)?;
         }
-        let [_, height, width] = config.input;
-        let pad = self.augment.pad;
-        if pad >= height.min(width) {
-            let problem = format!(
-                "must be less than the sides of the images, {height} x {width}, but is {pad}"
-            );
-            return Err(InvalidSetting::new("augment.pad", problem));
-        }
-        Ok(())
+        let [channels, height, width] = config.input;
+        let problem = self.augment.problem(Shape { channels, height, width });
+        problem.map_or(Ok(()), |(setting, problem)| {
+            Err(InvalidSetting::new(format!("augment.{setting}"), problem))
+        })
     }
 }
 

@@ -51,7 +51,8 @@ impl Recipe {
         full.source = "defaults for a folder of images, after the paper's CIFAR10+".to_owned();
         full.expected.clear();
         full.data = folder;
-        full.augment = Augment { pad: shape.height.min(shape.width) / 8, flip: true };
+        full.augment =
+            Augment { pad: shape.height.min(shape.width) / 8, flip: true, ..Augment::NONE };
         full.validation = validation;
         full.network = NetworkChoice::Described(network(shape, classes));
         let lambda = LambdaSchedule::power(1000.0, 2e-5, 45.0, lambda_min);

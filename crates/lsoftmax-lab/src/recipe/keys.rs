@@ -26,7 +26,7 @@ const RECIPE: &[Key] = &[
     ("source", Value),
     ("expected", Any(&Table(&[("test_error", Value), ("tolerance", Value)]))),
     ("data", Value),
-    ("augment", Table(&[("pad", Value), ("flip", Value)])),
+    ("augment", Table(AUGMENT)),
     ("validation", Value),
     ("network", Table(NETWORK)),
     ("init", Table(&[("from", Value), ("freeze", Value), ("trunk_rate", Value)])),
@@ -58,6 +58,24 @@ const HEAD: &[Key] =
     &[("name", Value), ("margin", Value), ("scale", Value), ("learned_scale", Value)];
 const ADAMW: &[Key] =
     &[("beta1", Value), ("beta2", Value), ("epsilon", Value), ("weight_decay", Value)];
+
+const AUGMENT: &[Key] = &[
+    ("pad", Value),
+    ("flip", Value),
+    ("crop", Table(REGION)),
+    ("colour", Table(COLOUR)),
+    ("erase", Table(REGION)),
+];
+
+const REGION: &[Key] = &[("probability", Value), ("area", Value), ("aspect", Value)];
+
+const COLOUR: &[Key] = &[
+    ("probability", Value),
+    ("brightness", Value),
+    ("contrast", Value),
+    ("saturation", Value),
+    ("hue", Value),
+];
 
 const NETWORK: &[Key] = &[
     ("input", Value),
