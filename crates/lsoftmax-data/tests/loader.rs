@@ -328,7 +328,7 @@ fn all_augmentations() -> Augment {
 fn photographs(count: usize) -> Images {
     let shape = Shape { channels: 3, height: 16, width: 12 };
     let bytes =
-        (0..count * shape.pixels()).map(|i| (i as u64 * i as u64 * 2_654_435_761 >> 13) as u8);
+        (0..count * shape.pixels()).map(|i| ((i as u64 * i as u64 * 2_654_435_761) >> 13) as u8);
     Images::new(shape, bytes.collect(), vec![0; count]).unwrap()
 }
 

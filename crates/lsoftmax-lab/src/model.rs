@@ -1,5 +1,7 @@
 //! A network with its head.
 
+use std::sync::{Mutex, PoisonError};
+
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use lsoftmax::{Execution, HeadError, LSoftmaxConfig, MarginHead};
@@ -27,12 +29,44 @@ pub enum ModelError {
     Head(#[from] HeadError),
 }
 
+/// Burn has one generator of random numbers per process. Classifiers take turns to draw from it, so that the
+/// weights of one that is made from a seed depend on nothing else.
+static GENERATOR: Mutex<()> = Mutex::new(());
+
 impl Classifier {
-    /// A new classifier with weights from the device's random number generator.
+    /// A new classifier with random weights.
     ///
     /// # Errors
     /// When the network's layers do not fit together.
     pub fn new(
+        network: &NetworkConfig,
+        classes: usize,
+        head: HeadSettings,
+        execution: Execution,
+        device: &Device,
+    ) -> Result<Self, NetworkError> {
+        let _turn = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::draw(network, classes, head, execution, device)
+    }
+
+    /// A new classifier whose weights are a function of the seed, whatever other threads train.
+    ///
+    /// # Errors
+    /// When the network's layers do not fit together.
+    pub fn from_seed(
+        seed: u64,
+        network: &NetworkConfig,
+        classes: usize,
+        head: HeadSettings,
+        execution: Execution,
+        device: &Device,
+    ) -> Result<Self, NetworkError> {
+        let _turn = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        device.seed(seed);
+        Self::draw(network, classes, head, execution, device)
+    }
+
+    fn draw(
         network: &NetworkConfig,
         classes: usize,
         head: HeadSettings,

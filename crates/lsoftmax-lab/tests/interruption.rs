@@ -51,7 +51,6 @@ fn results(run: &Path) -> (Vec<u8>, String, Vec<Metric>) {
 type Begun = BTreeMap<&'static str, usize>;
 
 fn train(run: &Path, options: &Options, observe: &mut dyn FnMut(Event<'_>)) -> RunOutcome {
-    let _turn = training::take_turns();
     if run.join("recipe.toml").exists() {
         train::resume(run, options, observe).unwrap()
     } else {

@@ -48,7 +48,6 @@ fn make(
     runs: &[PlannedRun],
     mut observe: impl FnMut(&Options, &QueueEvent<'_>),
 ) -> (QueueOutcome, Records) {
-    let _turn = training::take_turns();
     let mut records = Records::read(&directory.join("records")).unwrap();
     let options = options(directory);
     let outcome =

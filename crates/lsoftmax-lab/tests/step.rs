@@ -155,3 +155,28 @@ fn the_contrastive_objective_is_the_heads_loss_plus_the_weighted_pairs() {
     };
     assert!(angle(5.0) < angle(0.0));
 }
+
+/// Burn's generator of random numbers belongs to the process.
+#[test]
+fn initial_weights_depend_on_the_seed_alone_also_with_other_threads() {
+    let features = FeaturesConfig { size: 6, activation: Activation::None };
+    let network = NetworkConfig { input: [1, 4, 4], stages: vec![], features };
+    let head = HeadSettings::l_softmax(Margin::new(2).unwrap());
+    let weights = |seed: u64| {
+        let (execution, device) = (Execution::new(Precision::F32), Device::flex().autodiff());
+        parameters(&Classifier::from_seed(seed, &network, 4, head, execution, &device).unwrap())
+    };
+    let expected = [1, 2].map(weights);
+    assert_ne!(expected[0], expected[1]);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (weights, expected) = (&weights, &expected);
+            scope.spawn(move || {
+                for round in 0..50 {
+                    let seed = (thread + round) % 2;
+                    assert_eq!(weights(seed as u64 + 1), expected[seed]);
+                }
+            });
+        }
+    });
+}

@@ -9,6 +9,7 @@ mod embed;
 mod eval;
 mod export;
 mod loss;
+mod network;
 mod plot;
 mod predict;
 mod record;
@@ -54,6 +55,7 @@ pub enum Command {
     Export(export::ExportCommand),
     Runs(runs::RunsCommand),
     Compare(compare::CompareCommand),
+    Network(network::NetworkCommand),
     Plot(plot::PlotCommand),
     Reproduce(reproduce::ReproduceCommand),
     Record(record::RecordCommand),
@@ -92,6 +94,7 @@ impl Command {
             Self::Export(command) => command.run(),
             Self::Runs(command) => command.run(),
             Self::Compare(command) => command.run(),
+            Self::Network(command) => command.run(),
             Self::Plot(command) => command.run(),
             Self::Reproduce(command) => command.run(),
             Self::Record(command) => command.run(),

@@ -126,10 +126,10 @@ mod tests {
     }
     #[test]
     fn a_warmup_is_linear_and_multiplies_every_schedule() {
-        let steps = LearningRate::Steps { rate: 0.4, factor: 0.5, at: vec![2] };
+        let steps = LearningRate::Steps { rate: 0.5, factor: 0.5, at: vec![2] };
         let recipe = Recipe { warmup: 4, ..recipe(steps) };
         let rate = Rate::new(&recipe, RateState::default());
-        assert_eq!([0, 1, 2, 3, 4].map(|step| rate.at(step)), [0.1, 0.2, 0.15, 0.2, 0.2]);
+        assert_eq!([0, 1, 2, 3, 4].map(|step| rate.at(step)), [0.125, 0.25, 0.1875, 0.25, 0.25]);
         let plateau = LearningRate::Plateau { rate: 1.0, factor: 0.5, patience: 2, drops: 1 };
         let recipe = Recipe { learning_rate: plateau, ..recipe };
         let state = RateState { drops: 1, ..RateState::default() };

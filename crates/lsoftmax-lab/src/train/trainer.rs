@@ -613,9 +613,9 @@ pub(super) fn fresh_model(
     initial: Option<&InitialModel>,
 ) -> Result<(Classifier, Option<String>), TrainError> {
     let device = compute.device.clone().autodiff();
-    device.seed(recipe.seed);
     let execution = compute.execution.clone();
-    let model = Classifier::new(network, data.classes, recipe.head, execution, &device);
+    let Recipe { seed, head, .. } = *recipe;
+    let model = Classifier::from_seed(seed, network, data.classes, head, execution, &device);
     let model = model.map_err(ModelError::from)?;
     match initial {
         Some(initial) => Ok(initial.apply(model, &data.class_names, &device)?),
