@@ -7,6 +7,7 @@ use std::arch::x86_64::*;
 
 use crate::f32_kernel::F32MicroKernel;
 use crate::kernel::{MicroKernelArgs, Simd};
+use crate::lanes::{LANES, lanes_of_registers};
 
 const MR: usize = 6;
 const NR: usize = 16;
@@ -47,6 +48,45 @@ impl Simd for Avx2 {
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
+
+    type Lanes = Avx2Lanes;
+
+    #[inline(always)]
+    fn lanes(self, values: &[f32; LANES]) -> Avx2Lanes {
+        // SAFETY: `self` exists only where the CPU supports these instructions.
+        unsafe { Avx2Lanes::load(values) }
+    }
+}
+
+lanes_of_registers!(
+    Avx2Lanes, __m256, __m256, 4,
+    load: _mm256_loadu_ps,
+    store: _mm256_storeu_ps,
+    add: _mm256_add_ps,
+    sub: _mm256_sub_ps,
+    mul: _mm256_mul_ps,
+    mul_add: _mm256_fmadd_ps,
+    greater: _mm256_cmp_ps::<_CMP_GT_OQ>,
+    greater_or_nan: greater_or_nan,
+    select: select
+);
+
+/// Where `a` is greater than `b`, or NaN.
+///
+/// # Safety
+/// The CPU has AVX.
+#[inline(always)]
+unsafe fn greater_or_nan(a: __m256, b: __m256) -> __m256 {
+    // SAFETY: guaranteed by the caller.
+    unsafe { _mm256_or_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b), _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a)) }
+}
+
+/// # Safety
+/// The CPU has AVX.
+#[inline(always)]
+unsafe fn select(mask: __m256, a: __m256, b: __m256) -> __m256 {
+    // SAFETY: guaranteed by the caller.
+    unsafe { _mm256_blendv_ps(b, a, mask) }
 }
 
 impl F32MicroKernel for Avx2 {

@@ -7,6 +7,7 @@ use std::arch::x86_64::*;
 
 use crate::f32_kernel::F32MicroKernel;
 use crate::kernel::{MicroKernelArgs, OperandWord, Simd};
+use crate::lanes::{LANES, lanes_of_registers};
 
 pub(crate) const MR: usize = 14;
 pub(crate) const NR: usize = 32;
@@ -52,6 +53,45 @@ impl Simd for Avx512 {
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
+
+    type Lanes = Avx512Lanes;
+
+    #[inline(always)]
+    fn lanes(self, values: &[f32; LANES]) -> Avx512Lanes {
+        // SAFETY: `self` exists only where the CPU supports these instructions.
+        unsafe { Avx512Lanes::load(values) }
+    }
+}
+
+lanes_of_registers!(
+    Avx512Lanes, __m512, __mmask16, 2,
+    load: _mm512_loadu_ps,
+    store: _mm512_storeu_ps,
+    add: _mm512_add_ps,
+    sub: _mm512_sub_ps,
+    mul: _mm512_mul_ps,
+    mul_add: _mm512_fmadd_ps,
+    greater: _mm512_cmp_ps_mask::<_CMP_GT_OQ>,
+    greater_or_nan: greater_or_nan,
+    select: select
+);
+
+/// Where `a` is greater than `b`, or NaN.
+///
+/// # Safety
+/// The CPU has AVX-512 F.
+#[inline(always)]
+unsafe fn greater_or_nan(a: __m512, b: __m512) -> __mmask16 {
+    // SAFETY: guaranteed by the caller.
+    unsafe { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a) }
+}
+
+/// # Safety
+/// The CPU has AVX-512 F.
+#[inline(always)]
+unsafe fn select(mask: __mmask16, a: __m512, b: __m512) -> __m512 {
+    // SAFETY: guaranteed by the caller.
+    unsafe { _mm512_mask_blend_ps(mask, b, a) }
 }
 
 impl F32MicroKernel for Avx512 {

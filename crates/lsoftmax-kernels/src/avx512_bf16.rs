@@ -2,10 +2,11 @@
 
 use std::arch::x86_64::*;
 
-use crate::avx512::{Avx512, MR, NR, micro_kernels, pack_transposed, transposed};
+use crate::avx512::{Avx512, Avx512Lanes, MR, NR, micro_kernels, pack_transposed, transposed};
 use crate::bf16;
 use crate::buffer::Buffer;
 use crate::kernel::{Bf16Pair, Kernel, LeftOperand, MicroKernelArgs, OperandWord, Simd};
+use crate::lanes::LANES;
 
 /// bf16 pairs, multiplied by AVX-512 BF16.
 #[derive(Clone, Copy)]
@@ -62,6 +63,14 @@ impl Simd for Avx512Bf16 {
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
+    }
+
+    type Lanes = Avx512Lanes;
+
+    #[inline(always)]
+    fn lanes(self, values: &[f32; LANES]) -> Avx512Lanes {
+        // SAFETY: `self` exists only where the CPU supports these instructions.
+        unsafe { Avx512Lanes::load(values) }
     }
 }
 

@@ -20,13 +20,6 @@ pub(crate) fn round(value: f32) -> f32 {
     f32::from_bits(u32::from(bits(value)) << 16)
 }
 
-/// The value of bf16 bits.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(crate) fn value(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
-}
-
 /// Two adjacent elements along the depth.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]

@@ -21,6 +21,7 @@
 use std::ops::Range;
 
 use crate::buffer::Buffer;
+use crate::lanes::{LANES, Lanes};
 
 /// One 32-bit step of depth.
 ///
@@ -106,6 +107,23 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     /// `a · b + c`, fused where the path supports it.
     fn mul_add(a: f32, b: f32, c: f32) -> f32;
+
+    /// Registers of one number per channel.
+    type Lanes: Lanes;
+
+    fn lanes(self, values: &[f32; LANES]) -> Self::Lanes;
+
+    /// Asks for memory that will be read soon. The address need not be valid.
+    #[inline(always)]
+    fn prefetch<T>(self, address: *const T) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the instruction is part of x86-64 and ignores invalid addresses.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = address;
+    }
 }
 
 /// A micro-kernel, the type of its operands' words, and their packing.
@@ -273,10 +291,12 @@ pub(crate) struct StripArgs<'a, W> {
     pub rows: usize,
     /// Words of depth per segment.
     pub depth: usize,
+    /// From one row of `out` to the next.
+    pub out_stride: usize,
 }
 
-/// `out (+)= Σ over segments of left · right` for a strip of `out`: any number of contiguous rows of
-/// [`STRIP_COLS`] columns.
+/// `out (+)= Σ over segments of left · right` for a strip of `out`: any number of rows of [`STRIP_COLS`]
+/// columns.
 ///
 /// # Panics
 /// When an operand or `out` is too small.
@@ -293,11 +313,11 @@ pub(crate) fn strip_product<K: Kernel>(
             "a strip must be a whole number of register blocks wide"
         )
     };
-    let StripArgs { left, right, segments, rows, depth } = *args;
+    let StripArgs { left, right, segments, rows, depth, out_stride } = *args;
     if rows == 0 {
         return;
     }
-    assert!(rows * STRIP_COLS <= out.len());
+    assert!(STRIP_COLS <= out_stride && (rows - 1) * out_stride + STRIP_COLS <= out.len());
     if depth > 0 && !segments.is_empty() {
         let furthest = |start: fn(&Segment) -> usize| segments.iter().map(start).max().unwrap_or(0);
         let reach = (rows - 1) * left.row_stride + (depth - 1) * left.depth_stride;
@@ -321,8 +341,8 @@ pub(crate) fn strip_product<K: Kernel>(
                 depth_stride: left.depth_stride,
                 right: right.as_ptr().wrapping_add(col),
                 right_stride: STRIP_COLS,
-                out: out[start * STRIP_COLS + col..].as_mut_ptr(),
-                out_stride: STRIP_COLS,
+                out: out[start * out_stride + col..].as_mut_ptr(),
+                out_stride,
                 add,
                 reused,
             };

@@ -19,6 +19,7 @@
 //! |---|---|
 //! | `kernel` | what an instruction set supplies, and the matrix product built on it |
 //! | `portable`, `avx2`, `avx512`, `avx512_bf16`, `amx` | one kernel path each |
+//! | `lanes` | one number per channel, in registers |
 //! | `f32_kernel` | what the paths without bf16 instructions share |
 //! | `amx_tile` | the AMX instructions |
 //! | `engine` | the choice of a path, and the call of its kernel |
@@ -44,6 +45,7 @@ mod engine;
 mod f32_kernel;
 pub mod head;
 mod kernel;
+mod lanes;
 mod peak;
 mod portable;
 mod softmax;

@@ -38,6 +38,7 @@ fn thread_gflops<K: Kernel>(kernel: K) -> f64 {
         segments: &segments,
         rows: K::MR,
         depth: DEPTH,
+        out_stride: STRIP_COLS,
     };
     let depth = segments.len() * DEPTH * K::Word::ELEMENTS;
     let work = 2.0 * (K::MR * STRIP_COLS * depth) as f64;

@@ -2,6 +2,7 @@
 
 use crate::f32_kernel::F32MicroKernel;
 use crate::kernel::{MicroKernelArgs, Simd};
+use crate::lanes::{LANES, PlainLanes};
 
 const MR: usize = 4;
 const NR: usize = 16;
@@ -19,6 +20,13 @@ impl Simd for Portable {
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a * b + c
+    }
+
+    type Lanes = PlainLanes;
+
+    #[inline(always)]
+    fn lanes(self, values: &[f32; LANES]) -> PlainLanes {
+        PlainLanes(*values)
     }
 }
 

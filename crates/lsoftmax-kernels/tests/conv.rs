@@ -136,7 +136,7 @@ fn every_path_agrees_on_every_kernel_padding_and_stride() {
 }
 
 #[test]
-fn every_path_agrees_on_feature_maps_of_several_chunks() {
+fn every_path_agrees_on_feature_maps_of_several_bands_and_waves() {
     ConvCase::new(2, [32, 24, 22], &[Unit::new(64)]).check();
     ConvCase::new(3, [32, 18, 20], &[unit(32, [1, 1], 0)]).check();
     ConvCase::new(1, [3, 40, 37], &[strided(Unit::new(64))]).check();
@@ -232,6 +232,9 @@ fn results_are_the_same_bits_for_any_number_of_threads() {
         ConvCase::new(37, [3, 7, 6], &wide),
         ConvCase::new(2, [33, 14, 15], &[strided(Unit::new(70)), Unit::new(65)]),
         ConvCase::new(40, [70, 4, 4], &[unit(100, [4, 4], 0)]),
+        // Blocks that are divided into sections of rows.
+        ConvCase::new(1, [3, 21, 6], &[Unit::new(9), pooled(Unit::new(33)), strided(Unit::new(8))]),
+        ConvCase::new(18, [17, 19, 3], &[pooled(unit(5, [5, 3], 2)), Unit::new(4)]),
     ];
     for case in cases {
         for engine in engines().into_iter().filter(|engine| !case.is_too_slow(*engine)) {

@@ -1,24 +1,28 @@
 //! The backward pass, from the last unit to the first.
 //!
-//! A task processes a few blocks of images of one unit. It computes dz from z and the gradient dy of
-//! the unit's output, recomputes the unit's input from the previous unit's z, and from the two computes
-//! the gradients of weights and input. While the input's gradient and the previous unit's z are in
-//! cache, it also computes the sums that the previous unit's batch norm needs. So each stored
-//! convolution is read twice, and each gradient between two units is written once and read once.
+//! A task processes some blocks of images of one unit, or some rows of one block. It goes through the rows
+//! in waves: it computes dz from z and the gradient dy of the unit's output, recomputes the unit's input from
+//! the previous unit's z, and from the two computes the gradients of weights and input. While the input's
+//! gradient and the previous unit's z are in cache, it also computes the sums that the previous unit's batch
+//! norm needs. So each stored convolution is read twice, and each gradient between two units is written once
+//! and read once.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::conv_kernel::ConvKernel;
-use super::epilogue::{Affine, Epilogue, GradientSums, NormBackward};
+use super::division::sections;
+use super::epilogue::{Affine, GradientSums, NormBackward};
 use super::forward::{InputSource, StackForward, epilogue, images_of_block, write_rows};
-use super::geometry::{Direction, TapOverlap};
+use super::geometry::{Direction, Waves};
 use super::layer::{ConvLayer, PackedConv};
 use super::layout::{
-    CHANNELS, FeatureMap, IMAGES, Im2col, InputTransform, add_to_image, live_images, pack_images,
+    CHANNELS, FeatureMap, IMAGES, Im2col, InputTransform, MapRows, add_to_image, live_images,
+    pack_images,
 };
-use super::product::{ImageOperands, correlate, weight_gradient};
+use super::product::{LineOperands, correlate};
 use super::stack::{Parameters, Stack, StackError};
 use super::weights::{packed_gradient_len, unpack_weight_gradient};
 use crate::buffer::Buffer;
@@ -107,10 +111,11 @@ struct BackwardInputs<'a> {
     count: usize,
 }
 
-/// The most partial sums of a weight gradient, each over a few blocks of images.
-const MAX_PARTS: usize = 8;
-/// The most bytes of these partial sums, if there are more than two.
-const MAX_PARTS_BYTES: usize = 64 << 20;
+/// The most partial sums of a weight gradient of `len` floats, each by one task.
+fn most_parts(len: usize) -> usize {
+    let parts_of = |bytes: usize| bytes / (4 * len);
+    parts_of(64 << 20).clamp(2, 8).max(parts_of(16 << 20).min(32))
+}
 
 fn run_backward<K: ConvKernel>(
     kernel: K,
@@ -184,33 +189,25 @@ fn pack_output_gradient<K: ConvKernel>(
             let live = live_images(block, inputs.count);
             let shape = inputs.stack.output();
             let images = images_of_block(gradient, shape, block, live);
-            pack_images(kernel, images, shape, InputTransform::Identity, layer.pooled, dy);
-            block_sums(kernel, last, z, block, live, dy)
+            let map = layer.pooled;
+            let mut dy = MapRows::whole(map, dy);
+            let identity = InputTransform::Identity;
+            pack_images(kernel, images, shape, identity, map, 0..map.height, &mut dy);
+            let z = block_words::<K>(z, layer.output, block);
+            let mut sums = vec![GradientSums::default(); map.groups()];
+            let dy = |group, pixel| dy.pixel(group, pixel);
+            last.add_sums(kernel, z, dy, 0..map.height, live, &mut sums);
+            sums
         })
         .collect();
     (dy, total(&found))
 }
 
-/// The sums of one unit over one block of images.
-fn block_sums<K: ConvKernel>(
-    kernel: K,
-    epilogue: Epilogue<'_>,
-    z: &Buffer,
-    block: usize,
-    live: usize,
-    dy: &[K::Word],
-) -> Vec<GradientSums> {
-    let words = epilogue.map.words::<K>();
-    let mut sums = vec![GradientSums::default(); epilogue.map.groups()];
-    epilogue.sums(kernel, &z.words()[block * words..][..words], dy, live, &mut sums);
-    sums
-}
-
-/// The sums of all blocks, added in order.
-fn total(blocks: &[Vec<GradientSums>]) -> Vec<GradientSums> {
-    let mut total = vec![GradientSums::default(); blocks[0].len()];
-    for block in blocks {
-        total.iter_mut().zip(block).for_each(|(total, sums)| total.add(sums));
+/// The sums of all tasks, added in order.
+fn total(tasks: &[Vec<GradientSums>]) -> Vec<GradientSums> {
+    let mut total = vec![GradientSums::default(); tasks[0].len()];
+    for task in tasks {
+        total.iter_mut().zip(task).for_each(|(total, sums)| total.add(sums));
     }
     total
 }
@@ -244,10 +241,22 @@ struct UnitBackwardPass<'a> {
 /// Working memory of a thread.
 #[derive(Default)]
 struct StackBackwardScratch {
-    input: Buffer,
+    /// A row of the unit's input, before it is packed.
+    row: Buffer,
     dz: Buffer,
-    operands: ImageOperands,
-    sums: Buffer,
+    operands: LineOperands,
+}
+
+/// Some waves of a block, and where its results go.
+struct SectionTask<'a, K: ConvKernel> {
+    block: usize,
+    live: usize,
+    /// The waves, by index.
+    waves: Range<usize>,
+    /// The rows of the input's gradient that these waves complete, if it is wanted.
+    dx: Option<MapRows<'a, K>>,
+    /// The gradient of the block's images, if it is wanted.
+    images: &'a mut [f32],
 }
 
 impl UnitBackwardPass<'_> {
@@ -260,68 +269,187 @@ impl UnitBackwardPass<'_> {
         let BackwardInputs { stack, count, parameters, .. } = *self.inputs;
         let layer = self.layer;
         let blocks = count.div_ceil(IMAGES);
-        let overlaps = layer.tap_overlaps::<K>();
-        let len = packed_gradient_len(layer.input, layer.output, layer.weight.taps);
-        // The division into parts depends only on the sizes.
-        let parts = (MAX_PARTS_BYTES / (4 * len)).clamp(2, MAX_PARTS).min(blocks);
-        let part_blocks = blocks.div_ceil(parts);
-        let parts = blocks.div_ceil(part_blocks);
-        let mut weight = Buffer::new(parts * len);
-
-        let packed = (wanted != WantedInput::None).then(|| {
-            PackedConv::new(kernel, layer, Direction::Backward, count, &parameters[self.index])
-        });
-        let to_previous = wanted == WantedInput::PreviousUnit;
-        let words = if to_previous { layer.input.words::<K>() } else { 0 };
+        let waves = layer.waves::<K>(stack.units()[self.index].pool);
+        // Pixels of the images get gradients from several rows, so a block of them is one task.
+        let sections = match wanted {
+            WantedInput::Images => std::iter::once(0..waves.waves.len()).collect(),
+            _ => sections(blocks, waves.waves.len(), waves.rows),
+        };
+        let packed = (wanted != WantedInput::None)
+            .then(|| PackedConv::new(kernel, layer, Direction::Backward, &parameters[self.index]));
+        let words = match wanted {
+            WantedInput::PreviousUnit => layer.input.words::<K>(),
+            _ => 0,
+        };
         let mut dx = Buffer::new(blocks * words);
-        let to_images = wanted == WantedInput::Images;
-        let size: usize = if to_images { stack.input().iter().product() } else { 0 };
+        let size: usize = match wanted {
+            WantedInput::Images => stack.input().iter().product(),
+            _ => 0,
+        };
         let mut images = Buffer::new(count * size);
         images.fill(0.0);
-
-        let sums: Vec<Vec<Vec<GradientSums>>> = {
-            let dx = split(dx.words_mut::<K::Word>(), part_blocks * words, parts);
-            let images = split(&mut images, part_blocks * IMAGES * size, parts);
-            let tasks: Vec<_> =
-                weight.chunks_exact_mut(len).zip(dx).zip(images).enumerate().collect();
-            tasks
-                .into_par_iter()
-                .map_init(
-                    StackBackwardScratch::default,
-                    |scratch, (part, ((weight, dx), images))| {
-                        weight.fill(0.0);
-                        let dx = split(dx, words, part_blocks);
-                        let images = split(images, IMAGES * size, part_blocks);
-                        let own = (part * part_blocks..blocks).zip(dx).zip(images);
-                        own.map(|((block, dx), images)| {
-                            let live = live_images(block, count);
-                            self.weight_gradient(
-                                kernel, &overlaps, dy, block, live, scratch, weight,
-                            );
-                            match &packed {
-                                Some(packed) if to_images => {
-                                    self.image_gradient(kernel, packed, live, scratch, images);
-                                    Vec::new()
-                                }
-                                Some(packed) => {
-                                    self.input_gradient(kernel, packed, block, live, scratch, dx)
-                                }
-                                None => Vec::new(),
-                            }
-                        })
-                        .collect()
-                    },
-                )
-                .collect()
+        let tasks = {
+            let rows: Vec<_> =
+                sections.iter().map(|waves_of| self.input_rows(&waves, waves_of)).collect();
+            let mut dx = MapRows::<K>::divided(layer.input, dx.words_mut(), &rows).into_iter();
+            let mut images = &mut images[..];
+            let tasks = (0..blocks * sections.len()).map(|task| {
+                let block = task / sections.len();
+                let live = live_images(block, count);
+                let images = images.split_off_mut(..live * size).unwrap_or_default();
+                let waves = sections[task % sections.len()].clone();
+                SectionTask { block, live, waves, dx: dx.next(), images }
+            });
+            tasks.collect::<Vec<_>>()
         };
-        let shape = layer.weight;
-        let weight = unpack_weight_gradient(&weight, len, layer.input, layer.output, shape);
+
+        let len = packed_gradient_len(layer.input, layer.output, layer.weight.taps);
+        let part_tasks = tasks.len().div_ceil(most_parts(len));
+        let mut weight = Buffer::new(tasks.len().div_ceil(part_tasks) * len);
+        let mut parts: Vec<Vec<SectionTask<'_, K>>> = Vec::new();
+        for (index, task) in tasks.into_iter().enumerate() {
+            if index % part_tasks == 0 {
+                parts.push(Vec::new());
+            }
+            parts.last_mut().expect("just pushed").push(task);
+        }
+        let parts: Vec<_> = weight.chunks_exact_mut(len).zip(parts).collect();
+        let sums: Vec<Vec<Vec<GradientSums>>> = parts
+            .into_par_iter()
+            .map_init(StackBackwardScratch::default, |scratch, (weight, tasks)| {
+                weight.fill(0.0);
+                let tasks = tasks.into_iter();
+                tasks
+                    .map(|task| {
+                        self.section(kernel, &waves, packed.as_ref(), dy, task, scratch, weight)
+                    })
+                    .collect()
+            })
+            .collect();
+
+        let weight = unpack_weight_gradient(&weight, len, layer.input, layer.output, layer.weight);
         let next = match wanted {
             WantedInput::PreviousUnit => InputGradient::PreviousUnit(dx, total(&sums.concat())),
             WantedInput::Images => InputGradient::Images(images),
             WantedInput::None => InputGradient::None,
         };
         (weight, next)
+    }
+
+    /// The rows of the input's gradient that some waves complete.
+    fn input_rows(&self, waves: &Waves, range: &Range<usize>) -> Range<usize> {
+        let axis = &self.layer.axes.vertical;
+        let [first, last] = [range.start, range.end - 1].map(|wave| &waves.waves[wave].outputs);
+        axis.complete(first.start)..axis.complete(last.end)
+    }
+
+    /// Computes a task: adds to `weight`, writes the input's gradient, and returns the previous unit's sums.
+    #[allow(clippy::too_many_arguments, reason = "called once")]
+    fn section<K: ConvKernel>(
+        &self,
+        kernel: K,
+        waves: &Waves,
+        packed: Option<&PackedConv>,
+        dy: &Buffer,
+        mut task: SectionTask<'_, K>,
+        scratch: &mut StackBackwardScratch,
+        weight: &mut [f32],
+    ) -> Vec<GradientSums> {
+        let Self { layer, index, .. } = *self;
+        let BackwardInputs { forward, stack, images, .. } = *self.inputs;
+        let SectionTask { block, live, .. } = task;
+        let StackBackwardScratch { row, dz, operands } = scratch;
+        let ConvLayer { axes, input, output, .. } = layer;
+        dz.resize(output.words::<K>());
+        row.resize(input.words::<K>() / input.height);
+        operands.resize::<K>(waves, axes, *input, *output);
+        let z_and_dy = (
+            block_words::<K>(&forward.convolved[index], *output, block),
+            block_words::<K>(dy, layer.pooled, block),
+        );
+        let epilogue = epilogue(stack, index, layer, self.affine);
+        let source = InputSource { stack, images, previous: self.previous, index };
+        let previous_z = index.checked_sub(1);
+        let previous_z = previous_z
+            .map(|previous| source.previous_block::<K>(&forward.convolved[previous], block));
+
+        let mut sums = Vec::new();
+        let dx_rows = self.input_rows(waves, &task.waves);
+        let mut dx_start = dx_rows.start;
+        // The first rows of the input's gradient also read rows of dz before the first wave.
+        let first = &waves.waves[task.waves.start].outputs;
+        let mut dz_start = match &task.dx {
+            Some(_) => first.start.min(axes.vertical.outputs(&dx_rows).start),
+            None => first.start,
+        };
+        let mut lines_read = 0;
+        for wave in &waves.waves[task.waves.clone()] {
+            let pooled = match epilogue.pool {
+                true => dz_start / 2..wave.outputs.end.div_ceil(2),
+                false => dz_start..wave.outputs.end,
+            };
+            let mut map = MapRows::whole(*output, dz.words_mut());
+            epilogue.gradient(kernel, z_and_dy, self.norm, pooled, live, &mut map);
+            dz_start = wave.outputs.end;
+
+            let lines = axes.vertical.inputs(&wave.outputs);
+            for y in lines.start.max(lines_read)..lines.end {
+                let from = (block, live, previous_z);
+                let (words, slots) = match K::LINES_IN_PLACE {
+                    true => (operands.left.words_mut(), waves.slots),
+                    false => (row.words_mut(), 1),
+                };
+                let mut out = MapRows::in_ring(*input, words, slots, y);
+                source.read(kernel, layer, from, y..y + 1, &mut out);
+                if !K::LINES_IN_PLACE {
+                    operands.pack_left(kernel, waves, axes, y, row.words());
+                }
+            }
+            lines_read = lines.end;
+            let dz_map = (*output, dz.words());
+            operands.add_weight_gradient(kernel, (waves, wave), axes, *input, dz_map, weight);
+
+            if let (Some(dx), Some(packed)) = (&mut task.dx, packed) {
+                let rows = dx_start..axes.vertical.complete(wave.outputs.end).max(dx_start);
+                dx_start = rows.end;
+                let right = packed.right.words();
+                correlate(
+                    kernel,
+                    &packed.strips,
+                    &rows,
+                    dz.words(),
+                    right,
+                    live,
+                    |group, pixel, rows| {
+                        kernel.vectorize(
+                            #[inline(always)]
+                            || write_rows(kernel, live, group, pixel, rows, dx),
+                        );
+                    },
+                );
+                self.add_previous_sums(kernel, previous_z, rows, live, dx, &mut sums);
+            }
+        }
+        if let (None, Some(packed)) = (&task.dx, packed) {
+            self.image_gradient(kernel, packed, live, dz.words(), task.images);
+        }
+        sums
+    }
+
+    /// Adds the sums that the previous unit needs, over some rows of its output's gradient.
+    fn add_previous_sums<K: ConvKernel>(
+        &self,
+        kernel: K,
+        previous_z: Option<&[K::Word]>,
+        rows: Range<usize>,
+        live: usize,
+        dx: &MapRows<'_, K>,
+        sums: &mut Vec<GradientSums>,
+    ) {
+        let (Some((previous, affine)), Some(z)) = (self.previous, previous_z) else { return };
+        sums.resize(affine.len(), GradientSums::default());
+        let epilogue = epilogue(self.inputs.stack, self.index - 1, previous, affine);
+        epilogue.add_sums(kernel, z, |group, pixel| dx.pixel(group, pixel), rows, live, sums);
     }
 
     fn parameter_gradients(&self, weight: Buffer, sums: &[GradientSums]) -> UnitGradients {
@@ -345,104 +473,43 @@ impl UnitBackwardPass<'_> {
         }
     }
 
-    /// Adds the weight gradient of one block to `weight`, and leaves dz in `scratch`.
-    #[allow(clippy::too_many_arguments, reason = "called once")]
-    fn weight_gradient<K: ConvKernel>(
-        &self,
-        kernel: K,
-        overlaps: &[Vec<TapOverlap>],
-        dy: &Buffer,
-        block: usize,
-        live: usize,
-        scratch: &mut StackBackwardScratch,
-        weight: &mut [f32],
-    ) {
-        let Self { layer, index, .. } = *self;
-        let BackwardInputs { forward, stack, images, .. } = *self.inputs;
-        let (z_words, dy_words) = (layer.output.words::<K>(), layer.pooled.words::<K>());
-        let z = &forward.convolved[index].words()[block * z_words..][..z_words];
-        let dy = &dy.words()[block * dy_words..][..dy_words];
-        scratch.dz.resize(z_words);
-        let epilogue = epilogue(stack, index, layer, self.affine);
-        epilogue.gradient(kernel, z, dy, self.norm, live, scratch.dz.words_mut());
-
-        scratch.input.resize(layer.input.words::<K>());
-        let previous_z = index.checked_sub(1).map(|previous| &forward.convolved[previous]);
-        let source = InputSource { stack, images, previous: self.previous, index };
-        source.read(kernel, layer, previous_z, block, live, scratch.input.words_mut());
-        let x = (layer.input, scratch.input.words());
-        let dz = (layer.output, scratch.dz.words());
-        weight_gradient(kernel, overlaps, x, dz, &mut scratch.operands, weight);
-    }
-
-    /// Writes the gradient of the unit's input to `dx`, and returns the previous unit's sums.
-    fn input_gradient<K: ConvKernel>(
-        &self,
-        kernel: K,
-        packed: &PackedConv,
-        block: usize,
-        live: usize,
-        scratch: &mut StackBackwardScratch,
-        dx: &mut [K::Word],
-    ) -> Vec<GradientSums> {
-        let map = self.layer.input;
-        let (strips, dz) = (packed.strips(live), scratch.dz.words());
-        let right = packed.right.words();
-        correlate(kernel, strips, dz, right, live, &mut scratch.sums, |group, pixel, rows| {
-            kernel.vectorize(
-                #[inline(always)]
-                || write_rows(kernel, map, live, group, pixel, rows, dx),
-            );
-        });
-        let (previous, affine) =
-            self.previous.expect("every unit but the first has a previous unit");
-        let epilogue = epilogue(self.inputs.stack, self.index - 1, previous, affine);
-        block_sums(
-            kernel,
-            epilogue,
-            &self.inputs.forward.convolved[self.index - 1],
-            block,
-            live,
-            dx,
-        )
-    }
-
     /// Adds the gradient of one block of images to `images`.
     fn image_gradient<K: ConvKernel>(
         &self,
         kernel: K,
         packed: &PackedConv,
         live: usize,
-        scratch: &mut StackBackwardScratch,
+        dz: &[K::Word],
         images: &mut [f32],
     ) {
         let map: FeatureMap = self.layer.input;
         let shape = self.inputs.stack.input();
-        let (strips, dz) = (packed.strips(live), scratch.dz.words());
         let right = packed.right.words();
-        correlate(kernel, strips, dz, right, live, &mut scratch.sums, |group, pixel, rows| {
-            for (row, values) in rows.as_chunks::<CHANNELS>().0.iter().enumerate() {
-                let (pixel, image) = (pixel + row / live, row % live);
-                match self.layer.transform {
-                    Some(InputTransform::Im2col { kernel: window, padding, stride }) => {
-                        let im2col = Im2col { shape, window, padding, stride };
-                        im2col.add_to_image(values, map, group, pixel, image, images);
+        correlate(
+            kernel,
+            &packed.strips,
+            &(0..map.height),
+            dz,
+            right,
+            live,
+            |group, pixel, rows| {
+                for (row, values) in rows.as_chunks::<CHANNELS>().0.iter().enumerate() {
+                    let (pixel, image) = (pixel + row / live, row % live);
+                    match self.layer.transform {
+                        Some(InputTransform::Im2col { kernel: window, padding, stride }) => {
+                            let im2col = Im2col { shape, window, padding, stride };
+                            im2col.add_to_image(values, map, group, pixel, image, images);
+                        }
+                        _ => add_to_image(values, map, group, pixel, image, images),
                     }
-                    _ => add_to_image(values, map, group, pixel, image, images),
                 }
-            }
-        });
+            },
+        );
     }
 }
 
-/// Splits a slice into `parts` slices of `len` numbers; the last ones may be shorter or empty.
-fn split<T>(mut slice: &mut [T], len: usize, parts: usize) -> Vec<&mut [T]> {
-    (0..parts)
-        .map(|_| {
-            let len = len.min(slice.len());
-            let (part, rest) = std::mem::take(&mut slice).split_at_mut(len);
-            slice = rest;
-            part
-        })
-        .collect()
+/// One block of a feature map.
+fn block_words<K: ConvKernel>(map_words: &Buffer, map: FeatureMap, block: usize) -> &[K::Word] {
+    let words = map.words::<K>();
+    &map_words.words()[block * words..][..words]
 }

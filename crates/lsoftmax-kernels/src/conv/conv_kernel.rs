@@ -1,33 +1,26 @@
 //! How each kernel path stores activations and multiplies them.
 
-use super::epilogue::channel_row;
+use super::geometry::ConvAxis;
 use super::layout::{CHANNELS, IMAGES};
 use crate::f32_kernel::{F32Encoding, F32Kernel, F32MicroKernel};
-use crate::kernel::{Kernel, OperandWord};
+use crate::kernel::{Kernel, OperandWord, Simd};
+use crate::lanes::{LANES, Lanes};
 
-/// Strides, in words, of an operand whose depth is images.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ImageStrides {
-    /// From one channel to the next.
-    pub channel: usize,
-    /// From one word of depth to the next.
-    pub depth: usize,
-    /// From one pixel to the next in its row.
-    pub pixel: usize,
-    /// From one row of pixels to the next.
-    pub line: usize,
-}
+/// The registers of a path's channels.
+pub(crate) type KernelLanes<K> = <<K as Kernel>::Simd as Simd>::Lanes;
+
+const _: () = assert!(LANES == CHANNELS);
 
 /// What a kernel path supplies for convolutions in addition to its products.
+///
+/// The weight gradient is a product whose depth is images and pixels. Its left operand are lines of the
+/// input, its right operand lines of the output's gradient: a *line* is a row of pixels of one channel
+/// group.
 pub(crate) trait ConvKernel: Kernel {
     /// Words of one channel group of one image at one pixel.
     const ROW_WORDS: usize = CHANNELS / <Self::Word as OperandWord>::ELEMENTS;
     /// Words of depth of the sixteen images of a block.
     const IMAGE_WORDS: usize = IMAGES / <Self::Word as OperandWord>::ELEMENTS;
-
-    /// Words of the output, the right operand of the weight gradient, that are processed for all taps and
-    /// channels before the next ones, so that they stay in cache: by default in the L1 cache.
-    const CHUNK_WORDS: usize = 4096;
 
     /// Words of depth in a segment of `channels` channels.
     fn depth(channels: usize) -> usize {
@@ -37,25 +30,56 @@ pub(crate) trait ConvKernel: Kernel {
     /// Converts 32 channels to words.
     fn encode(self, values: &[f32; CHANNELS], words: &mut [Self::Word]);
 
-    /// Converts words to 32 channels.
-    fn decode(self, words: &[Self::Word]) -> [f32; CHANNELS];
+    /// Loads 32 channels. Their order is the path's own.
+    fn decode(self, words: &[Self::Word]) -> KernelLanes<Self>;
 
-    /// Whether operands whose depth is images are the activations themselves, without packing.
-    const IMAGES_IN_PLACE: bool;
+    /// Converts lanes in the order of [`ConvKernel::decode`] to words.
+    fn encode_lanes(self, lanes: KernelLanes<Self>, words: &mut [Self::Word]);
 
-    /// Packs a row of pixels of one channel group as a right operand whose depth is images.
-    fn pack_images_right(self, line: &[Self::Word], out: &mut [Self::Word]);
+    /// One number per channel, in the order of [`ConvKernel::decode`].
+    fn ordered(self, values: &[f32; CHANNELS]) -> KernelLanes<Self>;
 
-    /// The strides of [`ConvKernel::pack_images_left`]; a row of pixels takes `line` words.
-    fn left_strides(width: usize) -> ImageStrides;
+    /// The inverse of [`ConvKernel::ordered`].
+    fn channels(self, lanes: KernelLanes<Self>) -> [f32; CHANNELS];
 
-    /// Packs a row of pixels of one channel group as a left operand whose depth is images and whose
-    /// rows are channels.
-    fn pack_images_left(self, line: &[Self::Word], out: &mut [Self::Word]);
+    /// Whether lines of the activations are operands of the weight gradient without packing.
+    const LINES_IN_PLACE: bool;
+    /// Whether a segment of the weight gradient is a pair of pixels (see [`PixelPairs`]) rather than a run
+    /// of pixels.
+    ///
+    /// [`PixelPairs`]: super::pixel_pairs::PixelPairs
+    const PIXEL_PAIRS: bool = false;
+    /// The most pixels of a segment of the weight gradient.
+    const SEGMENT_PIXELS: usize = usize::MAX;
+    /// The row stride and the depth stride of the weight gradient's left operand.
+    const LEFT_STRIDES: (usize, usize) = (1, CHANNELS);
+
+    /// Rows of the weight gradient that are computed for `channels` channels of a group.
+    fn gradient_rows(channels: usize) -> usize {
+        channels
+    }
+
+    /// Words of a line as a left operand.
+    fn left_line(axis: &ConvAxis) -> usize {
+        axis.input * Self::IMAGE_WORDS * CHANNELS
+    }
+
+    /// Words of a line as a right operand.
+    fn right_line(axis: &ConvAxis) -> usize {
+        axis.output * Self::IMAGE_WORDS * CHANNELS
+    }
+
+    /// Packs a line as a left operand.
+    fn pack_left_line(self, axis: &ConvAxis, line: &[Self::Word], out: &mut [Self::Word]);
+
+    /// Packs a line as a right operand.
+    fn pack_right_line(self, line: &[Self::Word], out: &mut [Self::Word]);
 }
 
 impl<S: F32MicroKernel, E: F32Encoding> ConvKernel for F32Kernel<S, E> {
-    const IMAGES_IN_PLACE: bool = true;
+    const LINES_IN_PLACE: bool = true;
+    // Sums of 256 terms.
+    const SEGMENT_PIXELS: usize = 16;
 
     #[inline(always)]
     fn encode(self, values: &[f32; CHANNELS], words: &mut [f32]) {
@@ -65,21 +89,30 @@ impl<S: F32MicroKernel, E: F32Encoding> ConvKernel for F32Kernel<S, E> {
     }
 
     #[inline(always)]
-    fn decode(self, words: &[f32]) -> [f32; CHANNELS] {
-        let words = &words[..CHANNELS];
-        channel_row(|i| words[i])
+    fn decode(self, words: &[f32]) -> KernelLanes<Self> {
+        self.simd().lanes(words.first_chunk().expect("a row of words"))
     }
 
-    fn pack_images_right(self, line: &[f32], out: &mut [f32]) {
+    #[inline(always)]
+    fn encode_lanes(self, lanes: KernelLanes<Self>, words: &mut [f32]) {
+        self.encode(&lanes.to_array(), words);
+    }
+
+    #[inline(always)]
+    fn ordered(self, values: &[f32; CHANNELS]) -> KernelLanes<Self> {
+        self.simd().lanes(values)
+    }
+
+    #[inline(always)]
+    fn channels(self, lanes: KernelLanes<Self>) -> [f32; CHANNELS] {
+        lanes.to_array()
+    }
+
+    fn pack_left_line(self, _: &ConvAxis, line: &[f32], out: &mut [f32]) {
         out.copy_from_slice(line);
     }
 
-    fn left_strides(width: usize) -> ImageStrides {
-        let pixel = IMAGES * CHANNELS;
-        ImageStrides { channel: 1, depth: CHANNELS, pixel, line: width * pixel }
-    }
-
-    fn pack_images_left(self, line: &[f32], out: &mut [f32]) {
+    fn pack_right_line(self, line: &[f32], out: &mut [f32]) {
         out.copy_from_slice(line);
     }
 }
@@ -90,8 +123,9 @@ mod pairs {
 
     use super::*;
     use crate::amx::Amx;
+    use crate::avx512::{Avx512Lanes, transposed};
     use crate::avx512_bf16::{Avx512Bf16, interleaved};
-    use crate::bf16;
+    use crate::conv::pixel_pairs::{PAIR_WORDS, PixelPairs};
     use crate::kernel::Bf16Pair;
 
     /// Words of 32 channels.
@@ -99,8 +133,10 @@ mod pairs {
     /// Words of one pixel: 16 images of 32 channels.
     const PIXEL_WORDS: usize = IMAGES * ROW_WORDS;
 
+    /// The lanes of even channels come before those of odd ones: in a pair of bf16 values they are the
+    /// lower and the upper half.
     impl ConvKernel for Avx512Bf16 {
-        const IMAGES_IN_PLACE: bool = false;
+        const LINES_IN_PLACE: bool = false;
 
         #[inline(always)]
         fn encode(self, values: &[f32; CHANNELS], words: &mut [Bf16Pair]) {
@@ -115,38 +151,70 @@ mod pairs {
         }
 
         #[inline(always)]
-        fn decode(self, words: &[Bf16Pair]) -> [f32; CHANNELS] {
+        fn decode(self, words: &[Bf16Pair]) -> Avx512Lanes {
             let words = &words[..ROW_WORDS];
-            channel_row(|i| bf16::value(words[i / 2][i % 2]))
-        }
-
-        fn pack_images_right(self, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
-            // SAFETY: `self` exists only where the CPU supports AVX-512.
-            unsafe { pair_images(line, out) }
-        }
-
-        fn left_strides(width: usize) -> ImageStrides {
-            ImageStrides {
-                channel: 1,
-                depth: CHANNELS,
-                pixel: PIXEL_WORDS,
-                line: width * PIXEL_WORDS,
+            // SAFETY: the CPU supports the instructions, and there are 16 words.
+            unsafe {
+                let pairs = _mm512_loadu_si512(words.as_ptr().cast());
+                let upper = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+                let lower = _mm512_slli_epi32::<16>(pairs);
+                Avx512Lanes([_mm512_castsi512_ps(lower), _mm512_castsi512_ps(upper)])
             }
         }
 
-        fn pack_images_left(self, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
-            self.pack_images_right(line, out);
+        #[inline(always)]
+        fn encode_lanes(self, Avx512Lanes([even, odd]): Avx512Lanes, words: &mut [Bf16Pair]) {
+            const ORDER: [u16; 32] = interleaved(0, 16);
+            let words = &mut words[..ROW_WORDS];
+            // SAFETY: the CPU supports the instructions; an order fills a register, and there are 16 words.
+            unsafe {
+                let halves: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(odd, even));
+                let order = _mm512_loadu_si512(ORDER.as_ptr().cast());
+                let pairs = _mm512_permutexvar_epi16(order, halves);
+                _mm512_storeu_si512(words.as_mut_ptr().cast(), pairs);
+            }
+        }
+
+        #[inline(always)]
+        fn ordered(self, values: &[f32; CHANNELS]) -> Avx512Lanes {
+            let mut ordered = [0.0; CHANNELS];
+            for (i, [even, odd]) in values.as_chunks().0.iter().enumerate() {
+                (ordered[i], ordered[ROW_WORDS + i]) = (*even, *odd);
+            }
+            self.simd().lanes(&ordered)
+        }
+
+        #[inline(always)]
+        fn channels(self, lanes: Avx512Lanes) -> [f32; CHANNELS] {
+            let (ordered, mut values) = (lanes.to_array(), [0.0; CHANNELS]);
+            for (i, two) in values.as_chunks_mut().0.iter_mut().enumerate() {
+                *two = [ordered[i], ordered[ROW_WORDS + i]];
+            }
+            values
+        }
+
+        fn pack_left_line(self, _: &ConvAxis, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
+            self.pack_right_line(line, out);
+        }
+
+        fn pack_right_line(self, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
+            // SAFETY: `self` exists only where the CPU supports AVX-512.
+            unsafe { pair_images(line, out) }
         }
     }
 
     impl ConvKernel for Amx {
-        const IMAGES_IN_PLACE: bool = false;
-        // Loading and storing the sums costs more than operands in the L2 cache.
-        const CHUNK_WORDS: usize = 65_536;
+        const LINES_IN_PLACE: bool = false;
+        const PIXEL_PAIRS: bool = true;
+        const LEFT_STRIDES: (usize, usize) = (ROW_WORDS, 1);
 
         // A tile has whole rows, so a segment is the whole channel group, padded with zeros.
         fn depth(_: usize) -> usize {
             ROW_WORDS
+        }
+
+        fn gradient_rows(_: usize) -> usize {
+            CHANNELS
         }
 
         #[inline(always)]
@@ -155,27 +223,47 @@ mod pairs {
         }
 
         #[inline(always)]
-        fn decode(self, words: &[Bf16Pair]) -> [f32; CHANNELS] {
+        fn decode(self, words: &[Bf16Pair]) -> Avx512Lanes {
             self.simd().decode(words)
         }
 
-        fn pack_images_right(self, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
-            self.simd().pack_images_right(line, out);
+        #[inline(always)]
+        fn encode_lanes(self, lanes: Avx512Lanes, words: &mut [Bf16Pair]) {
+            self.simd().encode_lanes(lanes, words);
         }
 
-        fn left_strides(width: usize) -> ImageStrides {
-            // The stride avoids powers of two, which would map all rows to a few cache sets.
-            let channel = (width * Self::IMAGE_WORDS).next_multiple_of(16) + 16;
-            let line = CHANNELS * channel;
-            ImageStrides { channel, depth: 1, pixel: Self::IMAGE_WORDS, line }
+        #[inline(always)]
+        fn ordered(self, values: &[f32; CHANNELS]) -> Avx512Lanes {
+            self.simd().ordered(values)
         }
 
-        fn pack_images_left(self, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
-            let stride = out.len() / CHANNELS;
-            for (index, pixel) in line.chunks_exact(PIXEL_WORDS).enumerate() {
+        #[inline(always)]
+        fn channels(self, lanes: Avx512Lanes) -> [f32; CHANNELS] {
+            self.simd().channels(lanes)
+        }
+
+        fn left_line(axis: &ConvAxis) -> usize {
+            PixelPairs::new(axis).blocks() * PAIR_WORDS
+        }
+
+        fn right_line(axis: &ConvAxis) -> usize {
+            axis.output.next_multiple_of(2) * PIXEL_WORDS
+        }
+
+        fn pack_left_line(self, axis: &ConvAxis, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
+            let pairs = PixelPairs::new(axis);
+            let pixel = |index: Option<usize>| line.as_chunks().0.get(index?);
+            for (block, [first, second]) in pairs.needed() {
+                let out = out[block * PAIR_WORDS..].first_chunk_mut().expect("a block");
                 // SAFETY: `self` exists only where the CPU supports AVX-512.
-                unsafe { transpose_images(pixel, &mut out[index * Self::IMAGE_WORDS..], stride) };
+                unsafe { transpose_images(pixel(first), pixel(second), out) };
             }
+        }
+
+        fn pack_right_line(self, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
+            let (out, padding) = out.split_at_mut(line.len());
+            self.simd().pack_right_line(line, out);
+            padding.fill(Bf16Pair::default());
         }
     }
 
@@ -183,33 +271,54 @@ mod pairs {
     #[target_feature(enable = "avx512f,avx512bw")]
     fn pair_images(pixels: &[Bf16Pair], out: &mut [Bf16Pair]) {
         assert_eq!(pixels.len(), out.len());
-        const LOW: [u16; 32] = interleaved(0, 32);
-        const HIGH: [u16; 32] = interleaved(16, 48);
-        for (two, out) in
-            pixels.chunks_exact(2 * ROW_WORDS).zip(out.chunks_exact_mut(2 * ROW_WORDS))
-        {
-            // SAFETY: both chunks hold two registers of words.
+        let rows = pixels.as_chunks().0.iter().zip(out.as_chunks_mut::<{ 2 * ROW_WORDS }>().0);
+        for (two, out) in rows {
+            let [low, high] = paired(two);
+            // SAFETY: the row holds two registers of words.
             unsafe {
-                let low = _mm512_loadu_si512(LOW.as_ptr().cast());
-                let high = _mm512_loadu_si512(HIGH.as_ptr().cast());
-                let first = _mm512_loadu_si512(two.as_ptr().cast());
-                let second = _mm512_loadu_si512(two.as_ptr().add(ROW_WORDS).cast());
-                let out = out.as_mut_ptr();
-                _mm512_storeu_si512(out.cast(), _mm512_permutex2var_epi16(first, low, second));
-                let rest = _mm512_permutex2var_epi16(first, high, second);
-                _mm512_storeu_si512(out.add(ROW_WORDS).cast(), rest);
+                _mm512_storeu_si512(out.as_mut_ptr().cast(), low);
+                _mm512_storeu_si512(out.as_mut_ptr().add(ROW_WORDS).cast(), high);
             }
         }
     }
 
-    /// Writes a pixel's channels as rows of eight words, each a pair of images, `stride` words apart.
+    /// Pairs two adjacent images: words of 16 channels, and of the other 16.
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn transpose_images(pixel: &[Bf16Pair], out: &mut [Bf16Pair], stride: usize) {
-        let mut paired = [Bf16Pair::default(); PIXEL_WORDS];
-        pair_images(pixel, &mut paired);
-        for (channel, out) in out.chunks_mut(stride).take(CHANNELS).enumerate() {
-            for (words, out) in paired.chunks_exact(CHANNELS).zip(out) {
-                *out = words[channel];
+    fn paired(images: &[Bf16Pair; 2 * ROW_WORDS]) -> [__m512i; 2] {
+        const LOW: [u16; 32] = interleaved(0, 32);
+        const HIGH: [u16; 32] = interleaved(16, 48);
+        // SAFETY: the images are two registers, and an order is one.
+        unsafe {
+            let first = _mm512_loadu_si512(images.as_ptr().cast());
+            let second = _mm512_loadu_si512(images.as_ptr().add(ROW_WORDS).cast());
+            let low = _mm512_loadu_si512(LOW.as_ptr().cast());
+            let high = _mm512_loadu_si512(HIGH.as_ptr().cast());
+            [
+                _mm512_permutex2var_epi16(first, low, second),
+                _mm512_permutex2var_epi16(first, high, second),
+            ]
+        }
+    }
+
+    /// Writes a pair of pixels as one row per channel: the image pairs of the first pixel, then those of the
+    /// second. A missing pixel is zero.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn transpose_images(
+        first: Option<&[Bf16Pair; PIXEL_WORDS]>,
+        second: Option<&[Bf16Pair; PIXEL_WORDS]>,
+        out: &mut [Bf16Pair; PAIR_WORDS],
+    ) {
+        let mut halves = [[_mm512_setzero_si512(); ROW_WORDS]; 2];
+        for (start, pixel) in [(0, first), (ROW_WORDS / 2, second)] {
+            for (row, two) in pixel.iter().flat_map(|pixel| pixel.as_chunks().0).enumerate() {
+                [halves[0][start + row], halves[1][start + row]] = paired(two);
+            }
+        }
+        for (half, out) in halves.into_iter().zip(out.as_chunks_mut::<{ PAIR_WORDS / 2 }>().0) {
+            for (row, out) in transposed(half).into_iter().zip(out.as_chunks_mut::<ROW_WORDS>().0) {
+                // SAFETY: a row fills a register.
+                unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), row) };
             }
         }
     }

@@ -4,25 +4,17 @@
 //! the maximum over 2x2 pixels, is computed when it is read: by the next unit's forward pass and by
 //! the backward passes, which recompute the maximum rather than store its position.
 
+use std::ops::Range;
+
 use super::EPSILON;
-use super::conv_kernel::ConvKernel;
-use super::layout::{CHANNELS, FeatureMap, IMAGES};
+use super::conv_kernel::{ConvKernel, KernelLanes};
+use super::layout::{CHANNELS, FeatureMap, MapRows};
 use super::stack::{Moments, Parameters};
 use crate::kernel::Simd;
+use crate::lanes::Lanes;
 
 /// One number for each of 32 channels.
 pub(super) type ChannelRow = [f32; CHANNELS];
-
-/// Calls `value` for each of 32 channels. (`std::array::from_fn` is not always inlined, and then not
-/// compiled for the path's instructions.)
-#[inline(always)]
-pub(super) fn channel_row(mut value: impl FnMut(usize) -> f32) -> ChannelRow {
-    let mut row = [0.0; CHANNELS];
-    for (c, number) in row.iter_mut().enumerate() {
-        *number = value(c);
-    }
-    row
-}
 
 /// Batch norm, folded into a scale and a shift, and PReLU of 32 channels.
 #[derive(Clone, Copy, Debug)]
@@ -68,22 +60,44 @@ impl Affine {
         mean: [0.0; CHANNELS],
         inverse: [0.0; CHANNELS],
     };
+}
+
+/// An [`Affine`] in registers.
+#[derive(Clone, Copy)]
+struct AffineLanes<L> {
+    scale: L,
+    shift: L,
+    slope: L,
+    mean: L,
+    zero: L,
+}
+
+impl<L: Lanes> AffineLanes<L> {
+    #[inline(always)]
+    fn new<K: ConvKernel>(kernel: K, affine: &Affine) -> Self
+    where
+        K::Simd: Simd<Lanes = L>,
+    {
+        Self {
+            scale: kernel.ordered(&affine.scale),
+            shift: kernel.ordered(&affine.shift),
+            slope: kernel.ordered(&affine.slope),
+            mean: kernel.ordered(&affine.mean),
+            zero: kernel.ordered(&[0.0; CHANNELS]),
+        }
+    }
 
     /// The input of PReLU, u.
     #[inline(always)]
-    fn normed<S: Simd>(&self, z: &ChannelRow) -> ChannelRow {
-        channel_row(|c| S::mul_add(self.scale[c], z[c], self.shift[c]))
+    fn normed(&self, z: L) -> L {
+        z.mul_add(self.scale, self.shift)
     }
 
     /// The output of PReLU, a.
     #[inline(always)]
-    pub fn activated<S: Simd>(&self, z: &ChannelRow) -> ChannelRow {
-        self.prelu(&self.normed::<S>(z))
-    }
-
-    #[inline(always)]
-    fn prelu(&self, u: &ChannelRow) -> ChannelRow {
-        channel_row(|c| if u[c] > 0.0 { u[c] } else { self.slope[c] * u[c] })
+    fn activated(&self, z: L) -> L {
+        let u = self.normed(z);
+        u.select(u.greater(self.zero), u.mul(self.slope))
     }
 }
 
@@ -99,42 +113,42 @@ pub(super) struct Epilogue<'a> {
     pub pooled: FeatureMap,
 }
 
-/// The 2x2 window of a pooled pixel: its first pixel, and its width and height, which are 1 at the
-/// right or lower edge of an odd size.
-#[inline(always)]
-fn pool_window(map: FeatureMap, pooled: FeatureMap, pixel: usize) -> (usize, usize, usize) {
-    let (y, x) = (2 * (pixel / pooled.width), 2 * (pixel % pooled.width));
-    (y * map.width + x, (map.width - x).min(2), (map.height - y).min(2))
-}
+/// Rows of words ahead of the current one that are asked for.
+const PREFETCHED_ROWS: usize = 32;
 
 impl Epilogue<'_> {
-    /// Calls `visit(group, pixel, image, a)` for every pixel of the unit's output.
+    /// Calls `visit(group, pixel, image, a)` for every pixel of some rows of the unit's output.
     #[inline(always)]
     pub fn outputs<K: ConvKernel>(
         self,
         kernel: K,
         z: &[K::Word],
+        rows: Range<usize>,
         live: usize,
-        mut visit: impl FnMut(usize, usize, usize, &ChannelRow),
+        mut visit: impl FnMut(usize, usize, usize, KernelLanes<K>),
     ) {
         for (group, affine) in self.affine.iter().enumerate() {
-            for pixel in 0..self.pooled.pixels() {
-                for image in 0..live {
-                    let row = |pixel| self.row(kernel, z, group, pixel, image);
-                    if !self.pool {
-                        visit(group, pixel, image, &affine.activated::<K::Simd>(&row(pixel)));
-                        continue;
+            let affine = AffineLanes::new(kernel, affine);
+            for pixel in rows.start * self.pooled.width..rows.end * self.pooled.width {
+                if !self.pool {
+                    for image in 0..live {
+                        let z = self.row(kernel, z, group, pixel, image);
+                        visit(group, pixel, image, affine.activated(z));
                     }
-                    let (first, wide, high) = pool_window(self.map, self.pooled, pixel);
-                    let mut best = affine.activated::<K::Simd>(&row(first));
+                    continue;
+                }
+                let window = PoolWindow::new(self.map, self.pooled, pixel);
+                for image in 0..live {
+                    let mut best =
+                        affine.activated(self.row(kernel, z, group, window.pixels[0], image));
                     for other in 1..4 {
-                        if other % 2 < wide && other / 2 < high {
-                            let at = first + other / 2 * self.map.width + other % 2;
-                            let a = affine.activated::<K::Simd>(&row(at));
-                            best = channel_row(|c| max_or_nan(a[c], best[c]));
+                        if window.exists[other] {
+                            let z = self.row(kernel, z, group, window.pixels[other], image);
+                            let a = affine.activated(z);
+                            best = a.select(a.greater_or_nan(best), best);
                         }
                     }
-                    visit(group, pixel, image, &best);
+                    visit(group, pixel, image, best);
                 }
             }
         }
@@ -148,184 +162,208 @@ impl Epilogue<'_> {
         group: usize,
         pixel: usize,
         image: usize,
-    ) -> ChannelRow {
-        kernel.decode(&words[self.map.offset::<K>(group, pixel, image)..])
+    ) -> KernelLanes<K> {
+        let offset = self.map.offset::<K>(group, pixel, image);
+        prefetch_row(kernel, words, offset);
+        kernel.decode(&words[offset..])
     }
 
-    /// Writes the unit's output as the next unit's input, with zeros for missing images.
-    pub fn write<K: ConvKernel>(self, kernel: K, z: &[K::Word], live: usize, out: &mut [K::Word]) {
+    /// The rows of a window's pixels, where they exist.
+    #[inline(always)]
+    fn window<K: ConvKernel>(
+        self,
+        kernel: K,
+        words: &[K::Word],
+        group: usize,
+        window: &PoolWindow,
+        image: usize,
+    ) -> [KernelLanes<K>; 4] {
+        let mut rows = [self.row(kernel, words, group, window.pixels[0], image); 4];
+        for (index, row) in rows.iter_mut().enumerate().skip(1) {
+            if window.exists[index] {
+                *row = self.row(kernel, words, group, window.pixels[index], image);
+            }
+        }
+        rows
+    }
+
+    /// Writes some rows of the unit's output as the next unit's input, with zeros for missing images.
+    pub fn write<K: ConvKernel>(
+        self,
+        kernel: K,
+        z: &[K::Word],
+        rows: Range<usize>,
+        live: usize,
+        out: &mut MapRows<'_, K>,
+    ) {
         kernel.vectorize(
             #[inline(always)]
             || {
                 self.outputs(
                     kernel,
                     z,
+                    rows.clone(),
                     live,
                     #[inline(always)]
                     |group, pixel, image, a| {
-                        let offset = self.pooled.offset::<K>(group, pixel, image);
-                        kernel.encode(a, &mut out[offset..]);
+                        let out = &mut out.pixels_mut(group, pixel)[image * K::ROW_WORDS..];
+                        kernel.encode_lanes(a, out);
                     },
                 );
-                zero_padding_images::<K>(out, live);
+                let width = self.pooled.width;
+                out.zero_padding_images(rows.start * width..rows.end * width, live);
             },
         );
     }
 
-    /// Calls `visit(group, pixel of the map, image, z, u, da)` for every pixel, where `da` is the
-    /// output's gradient. With pooling, `da` is zero in the channels whose maximum is another pixel of
-    /// the window.
-    #[inline(always)]
-    fn gradients<K: ConvKernel>(
+    /// Adds the sums over some rows of the unit's output that the gradients of batch norm and PReLU need.
+    /// `dy(group, pixel)` are the words of a pixel of the output's gradient.
+    ///
+    /// With pooling, only the largest pixel of a window contributes.
+    pub fn add_sums<'w, K: ConvKernel>(
         self,
         kernel: K,
         z: &[K::Word],
-        dy: &[K::Word],
-        live: usize,
-        mut visit: impl FnMut(usize, usize, usize, &ChannelRow, &ChannelRow, &ChannelRow),
-    ) {
-        for (group, affine) in self.affine.iter().enumerate() {
-            for pixel in 0..self.pooled.pixels() {
-                for image in 0..live {
-                    let dy = kernel.decode(&dy[self.pooled.offset::<K>(group, pixel, image)..]);
-                    let row = |pixel| self.row(kernel, z, group, pixel, image);
-                    if !self.pool {
-                        let z = row(pixel);
-                        visit(group, pixel, image, &z, &affine.normed::<K::Simd>(&z), &dy);
-                        continue;
-                    }
-                    let (first, wide, high) = pool_window(self.map, self.pooled, pixel);
-                    let mut values = [[0.0; CHANNELS]; 4];
-                    let mut best = [f32::NEG_INFINITY; CHANNELS];
-                    let mut which = [0u32; CHANNELS];
-                    let pixel_at = |other: usize| {
-                        let exists = other % 2 < wide && other / 2 < high;
-                        exists.then_some(first + other / 2 * self.map.width + other % 2)
-                    };
-                    for (other, z) in values.iter_mut().enumerate() {
-                        let Some(at) = pixel_at(other) else { continue };
-                        *z = row(at);
-                        let a = affine.activated::<K::Simd>(z);
-                        for c in 0..CHANNELS {
-                            // The first pixel wins even if all are −∞.
-                            let wins = a[c] > best[c] || a[c].is_nan() || other == 0;
-                            which[c] = if wins { other as u32 } else { which[c] };
-                            best[c] = if wins { a[c] } else { best[c] };
-                        }
-                    }
-                    for (other, z) in values.iter().enumerate() {
-                        let Some(at) = pixel_at(other) else { continue };
-                        let u = affine.normed::<K::Simd>(z);
-                        let mine =
-                            channel_row(|c| if which[c] == other as u32 { dy[c] } else { 0.0 });
-                        visit(group, at, image, z, &u, &mine);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The sums over one block of images that the gradients of batch norm and PReLU need.
-    pub fn sums<K: ConvKernel>(
-        self,
-        kernel: K,
-        z: &[K::Word],
-        dy: &[K::Word],
+        dy: impl Fn(usize, usize) -> &'w [K::Word],
+        rows: Range<usize>,
         live: usize,
         sums: &mut [GradientSums],
     ) {
+        let pixels = rows.start * self.pooled.width..rows.end * self.pooled.width;
         kernel.vectorize(
             #[inline(always)]
             || {
-                // Sums of few terms in f32, which are added up in f64.
-                let mut short = F32GradientSums::default();
-                let mut at = (0, 0);
-                self.gradients(
-                    kernel,
-                    z,
-                    dy,
-                    live,
-                    #[inline(always)]
-                    |group, pixel, _, z, u, dy| {
-                        let here = (group, pixel / F32_SUM_PIXELS);
-                        if here != at {
-                            short.add_to(&mut sums[at.0]);
-                            at = here;
+                for (group, affine) in self.affine.iter().enumerate() {
+                    let lanes = AffineLanes::new(kernel, affine);
+                    for start in pixels.clone().step_by(F32_SUM_PIXELS) {
+                        let mut short = LaneSums::new(&lanes);
+                        for pixel in start..pixels.end.min(start + F32_SUM_PIXELS) {
+                            let dy = dy(group, pixel);
+                            let window = PoolWindow::new(self.map, self.pooled, pixel);
+                            for image in 0..live {
+                                let dy = kernel.decode(&dy[image * K::ROW_WORDS..]);
+                                let z = match self.pool {
+                                    true => {
+                                        let rows = self.window(kernel, z, group, &window, image);
+                                        window.largest(&lanes, rows)
+                                    }
+                                    false => self.row(kernel, z, group, pixel, image),
+                                };
+                                short.add(&lanes, z, dy);
+                            }
                         }
-                        let affine = &self.affine[group];
-                        for c in 0..CHANNELS {
-                            let positive = u[c] > 0.0;
-                            let du = if positive { dy[c] } else { affine.slope[c] * dy[c] };
-                            let hat = (z[c] - affine.mean[c]) * affine.inverse[c];
-                            short.du[c] += du;
-                            short.du_hat[c] = K::Simd::mul_add(du, hat, short.du_hat[c]);
-                            short.dy_u[c] += if positive { 0.0 } else { dy[c] * u[c] };
-                        }
-                    },
-                );
-                short.add_to(&mut sums[at.0]);
+                        short.add_to(kernel, affine, &mut sums[group]);
+                    }
+                }
             },
         );
     }
 
-    /// The gradient of the convolution's output, with zeros for missing images.
+    /// Writes the gradient of the convolution's output, with zeros for missing images, for some rows of the
+    /// unit's output: with pooling, two rows of the convolution each.
     pub fn gradient<K: ConvKernel>(
         self,
         kernel: K,
-        z: &[K::Word],
-        dy: &[K::Word],
+        (z, dy): (&[K::Word], &[K::Word]),
         norm: &[NormBackward],
+        rows: Range<usize>,
         live: usize,
-        dz: &mut [K::Word],
+        dz: &mut MapRows<'_, K>,
     ) {
+        let pixels = rows.start * self.pooled.width..rows.end * self.pooled.width;
         kernel.vectorize(
             #[inline(always)]
             || {
-                self.gradients(
-                    kernel,
-                    z,
-                    dy,
-                    live,
-                    #[inline(always)]
-                    |group, pixel, image, z, u, dy| {
-                        let (affine, norm) = (&self.affine[group], &norm[group]);
-                        let row = channel_row(
-                            #[inline(always)]
-                            |c| {
-                                let du = if u[c] > 0.0 { dy[c] } else { affine.slope[c] * dy[c] };
-                                let offset = z[c] - affine.mean[c];
-                                let rest = K::Simd::mul_add(
-                                    norm.variance_factor[c],
-                                    offset,
-                                    norm.mean_term[c],
-                                );
-                                K::Simd::mul_add(affine.scale[c], du, rest)
-                            },
-                        );
-                        let offset = self.map.offset::<K>(group, pixel, image);
-                        kernel.encode(&row, &mut dz[offset..]);
-                    },
-                );
-                zero_padding_images::<K>(dz, live);
+                for (group, (affine, norm)) in self.affine.iter().zip(norm).enumerate() {
+                    let norm = NormLanes::new(kernel, affine, norm);
+                    let zero = norm.affine.zero;
+                    for pixel in pixels.clone() {
+                        let window = PoolWindow::new(self.map, self.pooled, pixel);
+                        for image in 0..live {
+                            let at = self.pooled.offset::<K>(group, pixel, image);
+                            prefetch_row(kernel, dy, at);
+                            let dy = kernel.decode(&dy[at..]);
+                            if !self.pool {
+                                let z = self.row(kernel, z, group, pixel, image);
+                                let out = &mut dz.pixels_mut(group, pixel)[image * K::ROW_WORDS..];
+                                kernel.encode_lanes(norm.gradient(z, dy), out);
+                                continue;
+                            }
+                            // The output's gradient goes to the pixel that is the maximum.
+                            let rows = self.window(kernel, z, group, &window, image);
+                            let mut da = [dy, zero, zero, zero];
+                            let mut best = norm.affine.activated(rows[0]);
+                            for other in 1..4 {
+                                if window.exists[other] {
+                                    let a = norm.affine.activated(rows[other]);
+                                    let wins = a.greater_or_nan(best);
+                                    best = a.select(wins, best);
+                                    for da in &mut da[..other] {
+                                        *da = zero.select(wins, *da);
+                                    }
+                                    da[other] = dy.select(wins, zero);
+                                }
+                            }
+                            for index in 0..4 {
+                                if window.exists[index] {
+                                    let out = dz.pixels_mut(group, window.pixels[index]);
+                                    let out = &mut out[image * K::ROW_WORDS..];
+                                    kernel.encode_lanes(norm.gradient(rows[index], da[index]), out);
+                                }
+                            }
+                        }
+                    }
+                }
+                let rows = if self.pool { 2 * rows.start..2 * rows.end } else { rows };
+                let width = self.map.width;
+                let end = rows.end.min(self.map.height) * width;
+                dz.zero_padding_images(rows.start * width..end, live);
             },
         );
     }
 }
 
-/// The larger number, or NaN if either is NaN.
-#[inline(always)]
-fn max_or_nan(a: f32, best: f32) -> f32 {
-    if a > best || a.is_nan() { a } else { best }
+/// The pixels of a 2x2 pooling window. At the right or lower edge of an odd size, some do not exist.
+#[derive(Clone, Copy)]
+struct PoolWindow {
+    pixels: [usize; 4],
+    exists: [bool; 4],
 }
 
-/// Writes zeros for the missing images of a block.
-#[inline(always)]
-pub(super) fn zero_padding_images<K: ConvKernel>(words: &mut [K::Word], live: usize) {
-    if live < IMAGES {
-        for pixel in words.chunks_exact_mut(IMAGES * K::ROW_WORDS) {
-            pixel[live * K::ROW_WORDS..].fill(K::Word::default());
-        }
+impl PoolWindow {
+    /// The window of a pixel of `pooled`.
+    #[inline(always)]
+    fn new(map: FeatureMap, pooled: FeatureMap, pixel: usize) -> Self {
+        let (y, x) = (2 * (pixel / pooled.width), 2 * (pixel % pooled.width));
+        let first = y * map.width + x;
+        let (wide, high) = (x + 1 < map.width, y + 1 < map.height);
+        let pixels = [first, first + 1, first + map.width, first + map.width + 1];
+        Self { pixels, exists: [true, wide, high, wide && high] }
     }
+
+    /// Of the rows of its pixels, the one with the largest activation: the first of equal ones, a NaN if there
+    /// is one.
+    #[inline(always)]
+    fn largest<L: Lanes>(&self, affine: &AffineLanes<L>, rows: [L; 4]) -> L {
+        let mut z = rows[0];
+        let mut best = affine.activated(z);
+        for (row, exists) in rows.into_iter().zip(self.exists).skip(1) {
+            if exists {
+                let a = affine.activated(row);
+                let wins = a.greater_or_nan(best);
+                best = a.select(wins, best);
+                z = row.select(wins, z);
+            }
+        }
+        z
+    }
+}
+
+/// Asks for the row of words that will be read after some others.
+#[inline(always)]
+fn prefetch_row<K: ConvKernel>(kernel: K, words: &[K::Word], offset: usize) {
+    let ahead = words.as_ptr().wrapping_add(offset + PREFETCHED_ROWS * K::ROW_WORDS);
+    kernel.simd().prefetch(ahead);
 }
 
 /// Pixels whose sums are accumulated in f32.
@@ -355,28 +393,41 @@ impl GradientSums {
     }
 }
 
-/// [`GradientSums`] of a few terms, in f32.
-struct F32GradientSums {
-    du: ChannelRow,
-    du_hat: ChannelRow,
-    dy_u: ChannelRow,
+/// [`GradientSums`] of a few terms, in f32. Instead of ẑ, it has z − mean, which is σ times as large.
+#[derive(Clone, Copy)]
+struct LaneSums<L> {
+    du: L,
+    du_z: L,
+    dy_u: L,
 }
 
-impl Default for F32GradientSums {
-    fn default() -> Self {
-        Self { du: [0.0; CHANNELS], du_hat: [0.0; CHANNELS], dy_u: [0.0; CHANNELS] }
-    }
-}
-
-impl F32GradientSums {
+impl<L: Lanes> LaneSums<L> {
     #[inline(always)]
-    fn add_to(&mut self, sums: &mut GradientSums) {
+    fn new(affine: &AffineLanes<L>) -> Self {
+        Self { du: affine.zero, du_z: affine.zero, dy_u: affine.zero }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, affine: &AffineLanes<L>, z: L, dy: L) {
+        let u = affine.normed(z);
+        let positive = u.greater(affine.zero);
+        let du = dy.select(positive, dy.mul(affine.slope));
+        self.du = self.du.add(du);
+        self.du_z = du.mul_add(z.sub(affine.mean), self.du_z);
+        self.dy_u = self.dy_u.add(affine.zero.select(positive, dy.mul(u)));
+    }
+
+    #[inline(always)]
+    fn add_to<K: ConvKernel>(self, kernel: K, affine: &Affine, sums: &mut GradientSums)
+    where
+        K::Simd: Simd<Lanes = L>,
+    {
+        let [du, du_z, dy_u] = [self.du, self.du_z, self.dy_u].map(|lanes| kernel.channels(lanes));
         for c in 0..CHANNELS {
-            sums.du[c] += f64::from(self.du[c]);
-            sums.du_hat[c] += f64::from(self.du_hat[c]);
-            sums.dy_u[c] += f64::from(self.dy_u[c]);
+            sums.du[c] += f64::from(du[c]);
+            sums.du_hat[c] += f64::from(du_z[c]) * f64::from(affine.inverse[c]);
+            sums.dy_u[c] += f64::from(dy_u[c]);
         }
-        *self = Self::default();
     }
 }
 
@@ -401,6 +452,36 @@ impl NormBackward {
         backward
     }
 
-    /// Without batch norm.
+    /// Without batch norm, or at fixed statistics.
     pub const NONE: Self = Self { variance_factor: [0.0; CHANNELS], mean_term: [0.0; CHANNELS] };
+}
+
+/// An [`Affine`] and a [`NormBackward`] in registers.
+struct NormLanes<L> {
+    affine: AffineLanes<L>,
+    variance_factor: L,
+    mean_term: L,
+}
+
+impl<L: Lanes> NormLanes<L> {
+    #[inline(always)]
+    fn new<K: ConvKernel>(kernel: K, affine: &Affine, norm: &NormBackward) -> Self
+    where
+        K::Simd: Simd<Lanes = L>,
+    {
+        Self {
+            affine: AffineLanes::new(kernel, affine),
+            variance_factor: kernel.ordered(&norm.variance_factor),
+            mean_term: kernel.ordered(&norm.mean_term),
+        }
+    }
+
+    /// dz, given the gradient of the activation.
+    #[inline(always)]
+    fn gradient(&self, z: L, da: L) -> L {
+        let positive = self.affine.normed(z).greater(self.affine.zero);
+        let du = da.select(positive, da.mul(self.affine.slope));
+        let rest = z.sub(self.affine.mean).mul_add(self.variance_factor, self.mean_term);
+        du.mul_add(self.affine.scale, rest)
+    }
 }

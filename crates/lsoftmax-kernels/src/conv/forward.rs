@@ -1,12 +1,15 @@
 //! The forward pass, in training (with the statistics of the batch) and in inference (with given ones).
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::conv_kernel::ConvKernel;
-use super::epilogue::{Affine, Epilogue, zero_padding_images};
-use super::geometry::Direction;
+use super::division::sections;
+use super::epilogue::{Affine, Epilogue};
+use super::geometry::{Direction, bands};
 use super::layer::{ConvLayer, PackedConv};
-use super::layout::{CHANNELS, FeatureMap, IMAGES, live_images, pack_images};
+use super::layout::{CHANNELS, FeatureMap, IMAGES, MapRows, live_images, pack_images};
 use super::moments::BlockMoments;
 use super::product::correlate;
 use super::stack::{Moments, Parameters, Stack, StackError};
@@ -84,12 +87,90 @@ pub fn infer(
     )))
 }
 
-/// Working memory of a thread.
+/// Working memory of a thread in inference.
 #[derive(Default)]
-struct StackForwardScratch {
+struct BlockScratch {
     input: Buffer,
-    convolved: Buffer,
-    sums: Buffer,
+    /// The convolution of the previous unit.
+    z: Buffer,
+    /// The convolution of the current unit.
+    next: Buffer,
+}
+
+/// A unit's convolution, ready to run.
+struct UnitForward<'a> {
+    layer: &'a ConvLayer,
+    packed: &'a PackedConv,
+    source: InputSource<'a>,
+    bias: &'a [f32],
+    /// Whether to compute statistics.
+    wants_moments: bool,
+}
+
+/// Bytes of its input that a band of rows reads, so that they are in the L2 cache when they are multiplied.
+const BAND_BYTES: usize = 256 << 10;
+
+impl UnitForward<'_> {
+    /// The convolution of all images, and the statistics of each task. `previous_z` is the convolution of the
+    /// previous unit.
+    fn run<K: ConvKernel>(
+        &self,
+        kernel: K,
+        previous_z: Option<&Buffer>,
+        count: usize,
+        z: &mut Buffer,
+    ) -> Vec<BlockMoments> {
+        let output = self.layer.output;
+        let blocks = count.div_ceil(IMAGES);
+        z.resize(blocks * output.words::<K>());
+        let sections = sections(blocks, output.height, 1);
+        let tasks = MapRows::<K>::divided(output, z.words_mut(), &sections);
+        let tasks = tasks.into_par_iter().enumerate();
+        let moments = tasks.map_init(Buffer::default, |input, (task, mut z)| {
+            let (block, rows) = (task / sections.len(), &sections[task % sections.len()]);
+            let previous_z = previous_z.map(|z| self.source.previous_block::<K>(z, block));
+            self.rows(kernel, (block, live_images(block, count)), rows, previous_z, input, &mut z)
+        });
+        moments.collect()
+    }
+
+    /// The convolution of some rows of a block, and their statistics. `previous_z` is the convolution of the
+    /// previous unit for this block.
+    fn rows<K: ConvKernel>(
+        &self,
+        kernel: K,
+        (block, live): (usize, usize),
+        rows: &Range<usize>,
+        previous_z: Option<&[K::Word]>,
+        input: &mut Buffer,
+        z: &mut MapRows<'_, K>,
+    ) -> BlockMoments {
+        let Self { layer, packed, .. } = self;
+        let row_bytes = layer.input.words::<K>() / layer.input.height * size_of::<K::Word>();
+        input.resize(layer.input.words::<K>());
+        let mut found = BlockMoments::new(layer.output.groups());
+        for band in bands(&layer.axes.vertical, rows.clone(), BAND_BYTES / row_bytes) {
+            let mut map = MapRows::whole(layer.input, input.words_mut());
+            let from = (block, live, previous_z);
+            self.source.read(kernel, layer, from, band.inputs, &mut map);
+            let store = |group: usize, pixel: usize, rows: &mut [f32]| {
+                let bias = bias(self.bias, group);
+                kernel.vectorize(
+                    #[inline(always)]
+                    || {
+                        add_bias(rows, bias);
+                        if self.wants_moments {
+                            found.add(kernel.simd(), group, rows);
+                        }
+                        write_rows(kernel, live, group, pixel, rows, z);
+                    },
+                );
+            };
+            let right = packed.right.words();
+            correlate(kernel, &packed.strips, &band.outputs, input.words(), right, live, store);
+        }
+        found
+    }
 }
 
 fn run_training<K: ConvKernel>(
@@ -106,39 +187,15 @@ fn run_training<K: ConvKernel>(
     let mut previous: Option<(ConvLayer, Vec<Affine>)> = None;
     for (index, unit) in stack.units().iter().enumerate() {
         let layer = ConvLayer::new(stack, index);
-        let packed = PackedConv::new(kernel, &layer, Direction::Forward, count, &parameters[index]);
-        let source = InputSource { stack, images, previous: previous.as_ref(), index };
-        let wants_moments = unit.norm && fixed[index].is_none();
-        let words = layer.output.words::<K>();
-        let mut z = Buffer::new(count.div_ceil(IMAGES) * words);
-        let previous_z = convolved.last();
-        let blocks = z.words_mut::<K::Word>().par_chunks_exact_mut(words).enumerate();
-        let sums: Vec<BlockMoments> = blocks
-            .map_init(StackForwardScratch::default, |scratch, (block, z)| {
-                let live = live_images(block, count);
-                scratch.input.resize(layer.input.words::<K>());
-                source.read(kernel, &layer, previous_z, block, live, scratch.input.words_mut());
-                let mut found = BlockMoments::new(layer.output.groups());
-                let store = |group: usize, pixel: usize, rows: &mut [f32]| {
-                    let bias = bias(parameters[index].bias, group);
-                    kernel.vectorize(
-                        #[inline(always)]
-                        || {
-                            add_bias(rows, bias);
-                            if wants_moments {
-                                found.add::<K::Simd>(group, rows);
-                            }
-                            write_rows(kernel, layer.output, live, group, pixel, rows, z);
-                        },
-                    );
-                };
-                let (strips, input) = (packed.strips(live), scratch.input.words());
-                let right = packed.right.words();
-                correlate(kernel, strips, input, right, live, &mut scratch.sums, store);
-                zero_padding_images::<K>(z, live);
-                found
-            })
-            .collect();
+        let step = UnitForward {
+            layer: &layer,
+            packed: &PackedConv::new(kernel, &layer, Direction::Forward, &parameters[index]),
+            source: InputSource { stack, images, previous: previous.as_ref(), index },
+            bias: parameters[index].bias,
+            wants_moments: unit.norm && fixed[index].is_none(),
+        };
+        let mut z = Buffer::default();
+        let sums = step.run(kernel, convolved.last(), count, &mut z);
         let found = match &fixed[index] {
             Some(moments) => moments.clone(),
             None if unit.norm => BlockMoments::combine(&sums, unit.filters),
@@ -178,46 +235,32 @@ pub(super) struct InputSource<'a> {
 }
 
 impl InputSource<'_> {
-    /// Writes one block of the unit's input, where `previous_z` is the previous unit's convolution.
+    /// One block of the previous unit's convolution.
+    pub fn previous_block<'z, K: ConvKernel>(&self, z: &'z Buffer, block: usize) -> &'z [K::Word] {
+        let words = self.previous.map_or(0, |(previous, _)| previous.output.words::<K>());
+        &z.words()[block * words..][..words]
+    }
+
+    /// Writes some rows of the unit's input for a block with `live` images, where `previous_z` is the previous
+    /// unit's convolution for this block.
     pub fn read<K: ConvKernel>(
-        self,
+        &self,
         kernel: K,
         layer: &ConvLayer,
-        previous_z: Option<&Buffer>,
-        block: usize,
-        live: usize,
-        out: &mut [K::Word],
+        (block, live, previous_z): (usize, usize, Option<&[K::Word]>),
+        rows: Range<usize>,
+        out: &mut MapRows<'_, K>,
     ) {
         match (self.previous, previous_z) {
             (Some((previous, affine)), Some(z)) => {
-                let words = previous.output.words::<K>();
-                let z = &z.words()[block * words..][..words];
-                epilogue(self.stack, self.index - 1, previous, affine).write(kernel, z, live, out);
+                let epilogue = epilogue(self.stack, self.index - 1, previous, affine);
+                epilogue.write(kernel, z, rows, live, out);
             }
             _ => {
                 let images = images_of_block(self.images, self.stack.input(), block, live);
                 let transform = layer.transform.expect("the first unit reads images");
-                pack_images(kernel, images, self.stack.input(), transform, layer.input, out);
+                pack_images(kernel, images, self.stack.input(), transform, layer.input, rows, out);
             }
-        }
-    }
-
-    /// Like [`InputSource::read`], where `previous_z` is the convolution of this block alone.
-    fn read_in_block<K: ConvKernel>(
-        self,
-        kernel: K,
-        layer: &ConvLayer,
-        previous_z: &Buffer,
-        block: usize,
-        live: usize,
-        out: &mut Buffer,
-    ) {
-        match self.previous {
-            Some((previous, affine)) => {
-                let epilogue = epilogue(self.stack, self.index - 1, previous, affine);
-                epilogue.write(kernel, previous_z.words(), live, out.words_mut());
-            }
-            None => self.read(kernel, layer, None, block, live, out.words_mut()),
         }
     }
 }
@@ -254,17 +297,14 @@ fn add_bias(rows: &mut [f32], bias: Option<[f32; CHANNELS]>) {
 #[inline(always)]
 pub(super) fn write_rows<K: ConvKernel>(
     kernel: K,
-    map: FeatureMap,
     live: usize,
     group: usize,
     pixel: usize,
     rows: &[f32],
-    out: &mut [K::Word],
+    out: &mut MapRows<'_, K>,
 ) {
-    let pixel_words = FeatureMap::pixel_words::<K>();
-    let out = &mut out[(group * map.pixels() + pixel) * pixel_words..];
-    let pixels = rows.chunks_exact(live * CHANNELS).zip(out.chunks_exact_mut(pixel_words));
-    for (rows, out) in pixels {
+    let out = out.pixels_mut(group, pixel).chunks_exact_mut(FeatureMap::pixel_words::<K>());
+    for (rows, out) in rows.chunks_exact(live * CHANNELS).zip(out) {
         let rows = rows.as_chunks::<CHANNELS>().0;
         for (row, words) in rows.iter().zip(out.chunks_exact_mut(K::ROW_WORDS)) {
             kernel.encode(row, words);
@@ -300,12 +340,13 @@ fn unpack_block<K: ConvKernel>(
             last.outputs(
                 kernel,
                 z,
+                0..map.height,
                 live,
                 #[inline(always)]
                 |group, pixel, image, a| {
                     let image = &mut output[image * size..][..size];
-                    for (value, channel) in a.iter().zip(map.group(group)) {
-                        image[channel * map.pixels() + pixel] = *value;
+                    for (value, channel) in kernel.channels(a).into_iter().zip(map.group(group)) {
+                        image[channel * map.pixels() + pixel] = value;
                     }
                 },
             );
@@ -325,49 +366,57 @@ fn run_inference<K: ConvKernel>(
     let layers: Vec<_> = units
         .map(|(index, ((unit, parameters), moments))| {
             let layer = ConvLayer::new(stack, index);
-            let packed = PackedConv::new(kernel, &layer, Direction::Forward, count, parameters);
+            let packed = PackedConv::new(kernel, &layer, Direction::Forward, parameters);
             (packed, (layer, Affine::new(unit.filters, parameters, moments)))
         })
         .collect();
-    let size: usize = stack.output().iter().product();
-    let mut output = Buffer::new(count * size);
-    // A block of images passes through all units before the next one, so that its activations stay
-    // in cache.
-    let blocks = output.par_chunks_mut(IMAGES * size).enumerate();
-    blocks.for_each_init(StackForwardScratch::default, |scratch, (block, output)| {
-        let live = live_images(block, count);
-        for (index, (packed, (layer, _))) in layers.iter().enumerate() {
-            let previous = index.checked_sub(1).map(|previous| &layers[previous].1);
-            let source = InputSource { stack, images, previous, index };
-            scratch.input.resize(layer.input.words::<K>());
-            source.read_in_block(
-                kernel,
-                layer,
-                &scratch.convolved,
-                block,
-                live,
-                &mut scratch.input,
-            );
-            scratch.convolved.resize(layer.output.words::<K>());
-            let z = scratch.convolved.words_mut();
-            let store = |group: usize, pixel: usize, rows: &mut [f32]| {
-                let bias = bias(parameters[index].bias, group);
-                kernel.vectorize(
-                    #[inline(always)]
-                    || {
-                        add_bias(rows, bias);
-                        write_rows(kernel, layer.output, live, group, pixel, rows, z);
-                    },
-                );
-            };
-            let (strips, input) = (packed.strips(live), scratch.input.words());
-            let right = packed.right.words();
-            correlate(kernel, strips, input, right, live, &mut scratch.sums, store);
-        }
-        let index = layers.len() - 1;
-        let (layer, affine) = &layers[index].1;
-        let last = epilogue(stack, index, layer, affine);
-        unpack_block(kernel, last, scratch.convolved.words(), live, output);
+    let steps = layers.iter().enumerate().map(|(index, (packed, (layer, _)))| {
+        let previous = index.checked_sub(1).map(|previous| &layers[previous].1);
+        let source = InputSource { stack, images, previous, index };
+        UnitForward { layer, packed, source, bias: parameters[index].bias, wants_moments: false }
     });
+    let steps: Vec<_> = steps.collect();
+    let index = layers.len() - 1;
+    let (layer, affine) = &layers[index].1;
+    let last = epilogue(stack, index, layer, affine);
+
+    // Without statistics no result depends on the division into tasks, so the number of threads may decide.
+    let (blocks, threads) = (count.div_ceil(IMAGES), rayon::current_num_threads());
+    if blocks.is_multiple_of(threads) || blocks >= 4 * threads {
+        return infer_by_block(kernel, &steps, last, count);
+    }
+    let (mut z, mut next) = (Buffer::default(), Buffer::default());
+    for (index, step) in steps.iter().enumerate() {
+        step.run(kernel, (index > 0).then_some(&z), count, &mut next);
+        std::mem::swap(&mut z, &mut next);
+    }
+    unpack_images(kernel, last, &z, count)
+}
+
+/// A block of images passes through all units before the next one, so that its activations stay in cache.
+fn infer_by_block<K: ConvKernel>(
+    kernel: K,
+    steps: &[UnitForward<'_>],
+    last: Epilogue<'_>,
+    count: usize,
+) -> Buffer {
+    let size = last.pooled.channels * last.pooled.pixels();
+    let mut output = Buffer::new(count * size);
+    let blocks = output.par_chunks_mut(IMAGES * size).enumerate();
+    blocks.for_each_init(
+        BlockScratch::default,
+        |BlockScratch { input, z, next }, (block, output)| {
+            let live = live_images(block, count);
+            for (index, step) in steps.iter().enumerate() {
+                let map = step.layer.output;
+                next.resize(map.words::<K>());
+                let mut out = MapRows::whole(map, next.words_mut());
+                let previous = (index > 0).then(|| z.words());
+                step.rows(kernel, (block, live), &(0..map.height), previous, input, &mut out);
+                std::mem::swap(z, next);
+            }
+            unpack_block(kernel, last, z.words(), live, output);
+        },
+    );
     output
 }

@@ -3,11 +3,15 @@
 //! Along one axis of an image, each tap of the kernel lets an output position read one input position,
 //! or none where the tap lies in the padding. Adjacent output positions with the same taps form a
 //! [`TapRun`]: in the blocked layout their pixels are contiguous, so a run is one strip of a product.
+//!
+//! Rows are processed in order, in [`bands`] of the forward and [`Waves`] of the backward pass, so that
+//! what a row reads was written shortly before.
 
 use std::ops::Range;
 
 use super::conv_kernel::ConvKernel;
 use super::layout::{CHANNELS, FeatureMap};
+use super::pixel_pairs::{PAIR_WORDS, PixelPairs};
 use crate::kernel::{STRIP_COLS, Segment};
 
 /// A convolution along one axis: sizes of input, output and kernel, padding and stride.
@@ -60,6 +64,28 @@ impl ConvAxis {
             })
             .collect()
     }
+
+    /// The input positions that some outputs read.
+    pub fn inputs(&self, outputs: &Range<usize>) -> Range<usize> {
+        let position = |scaled: usize| scaled.saturating_sub(self.padding).min(self.input);
+        let end = (outputs.end * self.stride + self.kernel).saturating_sub(self.stride);
+        position(outputs.start * self.stride)..position(end)
+    }
+
+    /// The outputs that read some input positions.
+    pub fn outputs(&self, inputs: &Range<usize>) -> Range<usize> {
+        let first = (inputs.start + self.padding + 1).saturating_sub(self.kernel);
+        let end = (inputs.end + self.padding).div_ceil(self.stride);
+        first.div_ceil(self.stride).min(self.output)..end.min(self.output)
+    }
+
+    /// The number of first input positions that are read only by outputs before `end`.
+    pub fn complete(&self, end: usize) -> usize {
+        match end < self.output {
+            true => (end * self.stride).saturating_sub(self.padding).min(self.input),
+            false => self.input,
+        }
+    }
 }
 
 /// Adjacent positions with the same taps, where the positions read advance by one.
@@ -68,17 +94,6 @@ struct TapRun {
     start: usize,
     len: usize,
     taps: Vec<Tap>,
-}
-
-impl TapRun {
-    /// The run as runs of length 1.
-    fn into_single(self) -> impl Iterator<Item = Self> {
-        (0..self.len).map(move |i| Self {
-            start: self.start + i,
-            len: 1,
-            taps: self.taps.iter().map(|tap| Tap { from: tap.from + i, ..*tap }).collect(),
-        })
-    }
 }
 
 /// Divides positions into the longest possible runs.
@@ -129,8 +144,10 @@ pub(super) struct Strips {
     pub to: FeatureMap,
     /// Words of depth per segment.
     pub depth: usize,
-    pub strips: Vec<Strip>,
-    pub taps: usize,
+    strips: Vec<Strip>,
+    /// Strips per row of pixels.
+    row_strips: usize,
+    taps: usize,
 }
 
 /// Whether to compute a convolution or its gradient with respect to the input.
@@ -142,13 +159,12 @@ pub(super) enum Direction {
 
 impl Strips {
     /// The strips that compute `to` from `from`: the output from the input, or, backward, the input's
-    /// gradient from the output's. Without `merge`, each strip has one pixel.
+    /// gradient from the output's.
     pub fn new<K: ConvKernel>(
         axes: &ConvAxes,
         direction: Direction,
         from: FeatureMap,
         to: FeatureMap,
-        merge: bool,
     ) -> Self {
         let taps = |axis: &ConvAxis, position| match direction {
             Direction::Forward => axis.forward(position),
@@ -156,10 +172,7 @@ impl Strips {
         };
         let depth = K::depth(from.channels);
         let (pixel_words, group_words) = (FeatureMap::pixel_words::<K>(), from.group_words::<K>());
-        let mut horizontal = runs(to.width, |x| taps(&axes.horizontal, x));
-        if !merge {
-            horizontal = horizontal.into_iter().flat_map(TapRun::into_single).collect();
-        }
+        let horizontal = runs(to.width, |x| taps(&axes.horizontal, x));
         let mut strips = Vec::new();
         for y in 0..to.height {
             let vertical = taps(&axes.vertical, y);
@@ -178,7 +191,12 @@ impl Strips {
                 strips.push(Strip { pixel: y * to.width + run.start, pixels: run.len, segments });
             }
         }
-        Self { from, to, depth, strips, taps: axes.taps() }
+        Self { from, to, depth, strips, row_strips: horizontal.len(), taps: axes.taps() }
+    }
+
+    /// The strips of some rows of pixels.
+    pub fn of_rows(&self, rows: &Range<usize>) -> &[Strip] {
+        &self.strips[rows.start * self.row_strips..rows.end * self.row_strips]
     }
 
     /// Words of the right operand for one group of output channels.
@@ -187,61 +205,138 @@ impl Strips {
     }
 }
 
+/// Divides positions evenly into as few ranges of at most `most` positions as possible, which start at
+/// multiples of `granularity`.
+pub(super) fn divide(
+    positions: usize,
+    most: usize,
+    granularity: usize,
+) -> impl Iterator<Item = Range<usize>> {
+    let granules = positions.div_ceil(granularity);
+    let parts = granules.div_ceil((most / granularity).max(1));
+    let start = move |part: usize| (part * granules / parts * granularity).min(positions);
+    (0..parts).map(move |part| start(part)..start(part + 1))
+}
+
+/// Output rows that are computed together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Band {
+    pub outputs: Range<usize>,
+    /// The input rows that no band before it has read.
+    pub inputs: Range<usize>,
+}
+
+/// Divides output rows into bands that read at most `most_inputs` input rows, if possible.
+pub(super) fn bands(axis: &ConvAxis, outputs: Range<usize>, most_inputs: usize) -> Vec<Band> {
+    let most = most_inputs.saturating_sub(axis.kernel) / axis.stride + 1;
+    let mut read = axis.inputs(&outputs).start;
+    let bands = divide(outputs.len(), most, 1).map(|rows| {
+        let outputs = outputs.start + rows.start..outputs.start + rows.end;
+        let end = axis.inputs(&outputs).end.max(read);
+        let inputs = read..end;
+        read = end;
+        Band { outputs, inputs }
+    });
+    bands.collect()
+}
+
 /// The pixels of input and output that a tap pairs up, for some output pixels: its terms of the weight
 /// gradient.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TapOverlap {
     /// Words of depth per segment.
     pub depth: usize,
-    /// Relative to the first word of a group of channels.
+    /// Relative to the first line of a group of channels.
     pub segments: Vec<Segment>,
 }
 
-/// The overlaps of every tap, for each chunk of output pixels in turn.
-pub(super) fn tap_overlaps<K: ConvKernel>(
-    axes: &ConvAxes,
-    input: FeatureMap,
-    output: FeatureMap,
-) -> Vec<Vec<TapOverlap>> {
-    let chunk_pixels = (K::CHUNK_WORDS / (K::IMAGE_WORDS * CHANNELS)).max(1);
-    // Rows and columns are distributed evenly over the chunks.
-    let split = |len: usize, max: usize| {
-        let parts = len.div_ceil(max);
-        (0..parts).map(move |part| part * len / parts..(part + 1) * len / parts)
-    };
-    let mut chunks = Vec::new();
-    for rows in split(output.height, (chunk_pixels / output.width).max(1)) {
-        for columns in split(output.width, chunk_pixels) {
-            let taps = (0..axes.taps()).map(|tap| {
-                let [ky, kx] = [tap / axes.horizontal.kernel, tap % axes.horizontal.kernel];
-                let rows = axes.vertical.overlap(ky, rows.clone());
-                let columns = axes.horizontal.overlap(kx, columns.clone());
-                tap_overlap::<K>(&rows, &columns, input, output, axes.horizontal.stride == 1)
-            });
-            chunks.push(taps.collect());
-        }
-    }
-    chunks
+/// Output rows whose terms of the weight gradient are computed together.
+#[derive(Clone, Debug)]
+pub(super) struct Wave {
+    pub outputs: Range<usize>,
+    /// The overlaps of every tap, for some columns in turn.
+    pub columns: Vec<Vec<TapOverlap>>,
 }
 
-/// Rows and columns are (output, input) positions. If `contiguous`, adjacent columns of the output read
-/// adjacent columns of the input, and a row is one segment.
-fn tap_overlap<K: ConvKernel>(
-    rows: &[(usize, usize)],
-    columns: &[(usize, usize)],
-    input: FeatureMap,
-    output: FeatureMap,
-    contiguous: bool,
+/// The waves of a convolution's weight gradient, and where its operands are: lines of the input are in a
+/// ring of `slots` lines per channel group, each at its row modulo `slots`; lines of the output's gradient
+/// are those of one wave, or all of them if they are not packed.
+#[derive(Clone, Debug)]
+pub(super) struct Waves {
+    pub waves: Vec<Wave>,
+    pub slots: usize,
+    /// The most rows of a wave.
+    pub rows: usize,
+}
+
+/// Output pixels of a wave: their packed gradients, the right operand, are 32 KB in bf16 and stay in the
+/// L1 cache.
+const WAVE_PIXELS: usize = 32;
+
+impl Waves {
+    /// With pooling, waves start at even rows.
+    pub fn new<K: ConvKernel>(axes: &ConvAxes, pool: bool) -> Self {
+        let ConvAxes { vertical, horizontal } = axes;
+        let most = (WAVE_PIXELS / horizontal.output).max(1);
+        let outputs: Vec<_> = divide(vertical.output, most, if pool { 2 } else { 1 }).collect();
+        let lines = outputs.iter().map(|rows| vertical.inputs(rows).len());
+        let slots = lines.max().unwrap_or(0).max(1);
+        let rows = outputs.iter().map(|rows| rows.len()).max().unwrap_or(0);
+        let waves = outputs.into_iter().map(|outputs| {
+            let parts = divide(horizontal.output, K::SEGMENT_PIXELS, 1);
+            let columns = parts.map(|columns| {
+                let taps = (0..axes.taps()).map(|tap| {
+                    let [ky, kx] = [tap / horizontal.kernel, tap % horizontal.kernel];
+                    let rows = vertical.overlap(ky, outputs.clone());
+                    let line = line_overlap::<K>(horizontal, kx, columns.clone());
+                    let first = if K::LINES_IN_PLACE { 0 } else { outputs.start };
+                    lines_overlap::<K>(horizontal, &rows, &line, slots, first)
+                });
+                taps.collect()
+            });
+            let columns = columns.collect();
+            Wave { outputs, columns }
+        });
+        Self { waves: waves.collect(), slots, rows }
+    }
+}
+
+/// The overlap of a line of the output with a line of the input, for some columns of the output.
+fn line_overlap<K: ConvKernel>(axis: &ConvAxis, tap: usize, columns: Range<usize>) -> TapOverlap {
+    let pixel = K::IMAGE_WORDS * CHANNELS;
+    if K::PIXEL_PAIRS {
+        let pairs = PixelPairs::new(axis);
+        let segments = columns.step_by(2).filter_map(|x| {
+            let left = pairs.read_by(x, tap)? * PAIR_WORDS;
+            Some(Segment { left, right: x * pixel })
+        });
+        return TapOverlap { depth: 2 * K::IMAGE_WORDS, segments: segments.collect() };
+    }
+    let pixels = axis.overlap(tap, columns);
+    // Where adjacent pixels of the output read adjacent pixels of the input, they are one segment.
+    let (len, starts) = if axis.stride == 1 {
+        (pixels.len(), &pixels[..pixels.len().min(1)])
+    } else {
+        (1, &pixels[..])
+    };
+    let segments = starts.iter().map(|(x, from)| Segment { left: from * pixel, right: x * pixel });
+    TapOverlap { depth: len * K::IMAGE_WORDS, segments: segments.collect() }
+}
+
+/// The overlap of some (output, input) lines, of which each has the given one.
+fn lines_overlap<K: ConvKernel>(
+    axis: &ConvAxis,
+    lines: &[(usize, usize)],
+    line: &TapOverlap,
+    slots: usize,
+    first: usize,
 ) -> TapOverlap {
-    let left = K::left_strides(input.width);
-    let right = K::IMAGE_WORDS * CHANNELS;
-    let (pixels, starts) =
-        if contiguous { (columns.len(), &columns[..columns.len().min(1)]) } else { (1, columns) };
-    let segments = rows.iter().flat_map(|(y, from_y)| {
-        starts.iter().map(move |(x, from_x)| Segment {
-            left: from_y * left.line + from_x * left.pixel,
-            right: (y * output.width + x) * right,
+    let (left, right) = (K::left_line(axis), K::right_line(axis));
+    let segments = lines.iter().flat_map(|(y, from)| {
+        line.segments.iter().map(move |segment| Segment {
+            left: from % slots * left + segment.left,
+            right: (y - first) * right + segment.right,
         })
     });
-    TapOverlap { depth: pixels * K::IMAGE_WORDS, segments: segments.collect() }
+    TapOverlap { depth: line.depth, segments: segments.collect() }
 }

@@ -1,8 +1,8 @@
 //! A unit's convolution, ready to run: its feature maps, strips and packed weights.
 
 use super::conv_kernel::ConvKernel;
-use super::geometry::{ConvAxes, ConvAxis, Direction, Strips, TapOverlap, tap_overlaps};
-use super::layout::{FeatureMap, IMAGES, InputTransform};
+use super::geometry::{ConvAxes, ConvAxis, Direction, Strips, Waves};
+use super::layout::{FeatureMap, InputTransform};
 use super::stack::{Parameters, Stack};
 use super::weights::{WeightShape, pack_weights};
 use crate::buffer::Buffer;
@@ -55,30 +55,15 @@ impl ConvLayer {
         Self { transform, input, output, pooled, axes, weight }
     }
 
-    /// See [`tap_overlaps`].
-    pub fn tap_overlaps<K: ConvKernel>(&self) -> Vec<Vec<TapOverlap>> {
-        tap_overlaps::<K>(&self.axes, self.input, self.output)
-    }
-
-    /// The strips for full blocks, which merge neighbouring pixels, and those for partial blocks.
-    fn strips<K: ConvKernel>(&self, direction: Direction, images: usize) -> [Strips; 2] {
-        let (from, to) = match direction {
-            Direction::Forward => (self.input, self.output),
-            Direction::Backward => (self.output, self.input),
-        };
-        let merged = Strips::new::<K>(&self.axes, direction, from, to, true);
-        let single = if images.is_multiple_of(IMAGES) {
-            merged.clone()
-        } else {
-            Strips::new::<K>(&self.axes, direction, from, to, false)
-        };
-        [merged, single]
+    /// See [`Waves`]. `pool` says whether pooling follows the convolution.
+    pub fn waves<K: ConvKernel>(&self, pool: bool) -> Waves {
+        Waves::new::<K>(&self.axes, pool)
     }
 }
 
 /// A convolution, or its gradient with respect to the input, with packed weights.
 pub(super) struct PackedConv {
-    strips: [Strips; 2],
+    pub strips: Strips,
     pub right: Buffer,
 }
 
@@ -87,16 +72,14 @@ impl PackedConv {
         kernel: K,
         layer: &ConvLayer,
         direction: Direction,
-        images: usize,
         parameters: &Parameters<'_>,
     ) -> Self {
-        let strips = layer.strips::<K>(direction, images);
-        let right = pack_weights(kernel, &strips[0], direction, layer.weight, parameters.weight);
+        let (from, to) = match direction {
+            Direction::Forward => (layer.input, layer.output),
+            Direction::Backward => (layer.output, layer.input),
+        };
+        let strips = Strips::new::<K>(&layer.axes, direction, from, to);
+        let right = pack_weights(kernel, &strips, direction, layer.weight, parameters.weight);
         Self { strips, right }
-    }
-
-    /// The strips of a block with `live` images.
-    pub fn strips(&self, live: usize) -> &Strips {
-        &self.strips[usize::from(live < IMAGES)]
     }
 }

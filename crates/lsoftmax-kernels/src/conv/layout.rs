@@ -69,6 +69,73 @@ pub(super) fn live_images(block: usize, count: usize) -> usize {
     IMAGES.min(count - block * IMAGES)
 }
 
+/// Some rows of pixels of a block: contiguous pixels of every channel group.
+pub(super) struct MapRows<'a, K: ConvKernel> {
+    groups: Vec<&'a mut [K::Word]>,
+    first_pixel: usize,
+}
+
+impl<'a, K: ConvKernel> MapRows<'a, K> {
+    /// All rows of a block.
+    pub fn whole(map: FeatureMap, words: &'a mut [K::Word]) -> Self {
+        let groups = words.chunks_exact_mut(map.group_words::<K>());
+        Self { groups: groups.collect(), first_pixel: 0 }
+    }
+
+    /// Row `y` in a ring of `slots` rows.
+    pub fn in_ring(map: FeatureMap, words: &'a mut [K::Word], slots: usize, y: usize) -> Self {
+        let line = map.width * FeatureMap::pixel_words::<K>();
+        let rings = words.chunks_exact_mut(slots * line);
+        let groups = rings.map(|ring| &mut ring[y % slots * line..][..line]);
+        Self { groups: groups.collect(), first_pixel: y * map.width }
+    }
+
+    /// The rows of every block, divided in the same way.
+    pub fn divided(map: FeatureMap, words: &'a mut [K::Word], rows: &[Range<usize>]) -> Vec<Self> {
+        let line = map.width * FeatureMap::pixel_words::<K>();
+        let mut all = Vec::new();
+        for block in words.chunks_exact_mut(map.words::<K>()) {
+            let mut groups: Vec<&mut [K::Word]> =
+                block.chunks_exact_mut(map.group_words::<K>()).collect();
+            all.extend(rows.iter().map(|rows| {
+                let part = |group: &mut &'a mut [K::Word]| {
+                    group.split_off_mut(..rows.len() * line).unwrap_or_default()
+                };
+                let groups = groups.iter_mut().map(part).collect();
+                Self { groups, first_pixel: rows.start * map.width }
+            }));
+        }
+        all
+    }
+
+    /// The words of a pixel of one channel group, for all images.
+    #[inline(always)]
+    pub fn pixel(&self, group: usize, pixel: usize) -> &[K::Word] {
+        let words = FeatureMap::pixel_words::<K>();
+        &self.groups[group][(pixel - self.first_pixel) * words..][..words]
+    }
+
+    /// The words of pixels of one channel group, from `pixel` on.
+    #[inline(always)]
+    pub fn pixels_mut(&mut self, group: usize, pixel: usize) -> &mut [K::Word] {
+        &mut self.groups[group][(pixel - self.first_pixel) * FeatureMap::pixel_words::<K>()..]
+    }
+
+    /// Writes zeros for the missing images of the block at some pixels.
+    #[inline(always)]
+    pub fn zero_padding_images(&mut self, pixels: Range<usize>, live: usize) {
+        if live < IMAGES {
+            for group in 0..self.groups.len() {
+                let words = self.pixels_mut(group, pixels.start);
+                let words = words.chunks_exact_mut(FeatureMap::pixel_words::<K>());
+                for pixel in words.take(pixels.len()) {
+                    pixel[live * K::ROW_WORDS..].fill(K::Word::default());
+                }
+            }
+        }
+    }
+}
+
 /// How the first unit reads images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InputTransform {
@@ -79,29 +146,33 @@ pub(super) enum InputTransform {
     Im2col { kernel: [usize; 2], padding: usize, stride: usize },
 }
 
-/// Writes the live images of a block, each of `shape`, to `out` in the blocked layout.
+/// Writes some rows of the live images of a block, each of `shape`, in the blocked layout.
 pub(super) fn pack_images<K: ConvKernel>(
     kernel: K,
     images: &[f32],
     shape: [usize; 3],
     transform: InputTransform,
     map: FeatureMap,
-    out: &mut [K::Word],
+    rows: Range<usize>,
+    out: &mut MapRows<'_, K>,
 ) {
     let size = shape.iter().product();
-    out.fill(K::Word::default());
+    let live = images.len() / size;
     kernel.vectorize(
         #[inline(always)]
         || {
             for (index, image) in images.chunks_exact(size).enumerate() {
                 match transform {
-                    InputTransform::Identity => pack_image(kernel, image, map, index, out),
+                    InputTransform::Identity => {
+                        pack_image(kernel, image, map, index, rows.clone(), out)
+                    }
                     InputTransform::Im2col { kernel: window, padding, stride } => {
                         let im2col = Im2col { shape, window, padding, stride };
-                        im2col.pack_image(kernel, image, map, index, out);
+                        im2col.pack_image(kernel, image, map, index, rows.clone(), out);
                     }
                 }
             }
+            out.zero_padding_images(rows.start * map.width..rows.end * map.width, live);
         },
     );
 }
@@ -112,16 +183,17 @@ fn pack_image<K: ConvKernel>(
     image: &[f32],
     map: FeatureMap,
     index: usize,
-    out: &mut [K::Word],
+    rows: Range<usize>,
+    out: &mut MapRows<'_, K>,
 ) {
     for group in 0..map.groups() {
         let channels = map.group(group);
-        for pixel in 0..map.pixels() {
+        for pixel in rows.start * map.width..rows.end * map.width {
             let mut values = [0.0; CHANNELS];
             for (value, channel) in values.iter_mut().zip(channels.clone()) {
                 *value = image[channel * map.pixels() + pixel];
             }
-            kernel.encode(&values, &mut out[map.offset::<K>(group, pixel, index)..]);
+            kernel.encode(&values, &mut out.pixels_mut(group, pixel)[index * K::ROW_WORDS..]);
         }
     }
 }
@@ -160,16 +232,17 @@ impl Im2col {
         image: &[f32],
         map: FeatureMap,
         index: usize,
-        out: &mut [K::Word],
+        rows: Range<usize>,
+        out: &mut MapRows<'_, K>,
     ) {
         let [channels, height, width] = self.shape;
         let [high, wide] = self.window;
         // The rows that a row of patches reads, with their padding.
         let padded = width + 2 * self.padding;
-        let mut rows = vec![0.0; channels * high * padded];
+        let mut lines = vec![0.0; channels * high * padded];
         let mut values = vec![0.0; map.groups() * CHANNELS];
-        for y in 0..map.height {
-            for (row, line) in rows.chunks_exact_mut(padded).enumerate() {
+        for y in rows {
+            for (row, line) in lines.chunks_exact_mut(padded).enumerate() {
                 let (channel, ky) = (row / high, row % high);
                 let source = (y * self.stride + ky).checked_sub(self.padding);
                 let line = &mut line[self.padding..][..width];
@@ -181,15 +254,15 @@ impl Im2col {
                 }
             }
             for x in 0..map.width {
-                for (row, line) in rows.chunks_exact(padded).enumerate() {
+                for (row, line) in lines.chunks_exact(padded).enumerate() {
                     let patch = &line[x * self.stride..][..wide];
                     for (value, pixel) in values[row * wide..][..wide].iter_mut().zip(patch) {
                         *value = *pixel;
                     }
                 }
                 for (group, values) in values.as_chunks::<CHANNELS>().0.iter().enumerate() {
-                    let offset = map.offset::<K>(group, y * map.width + x, index);
-                    kernel.encode(values, &mut out[offset..]);
+                    let out = out.pixels_mut(group, y * map.width + x);
+                    kernel.encode(values, &mut out[index * K::ROW_WORDS..]);
                 }
             }
         }

@@ -13,20 +13,24 @@
 //! |---|---|
 //! | `stack` | units, stacks, parameters and their validation |
 //! | `layout` | the blocked layout of activations, and im2col |
-//! | `geometry` | which input pixels a convolution reads |
+//! | `geometry` | which input pixels a convolution reads, and in which order rows are computed |
 //! | `weights`, `layer` | packed weights, and a unit's convolution ready to run |
+//! | `division` | the tasks of a pass |
 //! | `conv_kernel`, `product` | operands of each kernel path, and a convolution's three products |
+//! | `pixel_pairs` | how AMX reads the input in the weight gradient |
 //! | `epilogue`, `moments` | batch norm, PReLU and pooling, and the statistics of batch norm |
 //! | `forward`, `backward` | the passes over a whole stack |
 
 mod backward;
 mod conv_kernel;
+mod division;
 mod epilogue;
 mod forward;
 mod geometry;
 mod layer;
 mod layout;
 mod moments;
+mod pixel_pairs;
 mod product;
 mod stack;
 mod weights;

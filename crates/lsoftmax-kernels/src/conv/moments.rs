@@ -4,6 +4,7 @@ use super::epilogue::ChannelRow;
 use super::layout::CHANNELS;
 use super::stack::Moments;
 use crate::kernel::Simd;
+use crate::lanes::Lanes;
 
 /// The statistics of one block of images.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ impl BlockMoments {
 
     /// Adds rows of 32 channels.
     #[inline(always)]
-    pub fn add<S: Simd>(&mut self, group: usize, rows: &[f32]) {
+    pub fn add<S: Simd>(&mut self, simd: S, group: usize, rows: &[f32]) {
         let group = &mut self.groups[group];
         let rows = rows.as_chunks::<CHANNELS>().0;
         if group.count == 0 {
@@ -54,19 +55,19 @@ impl BlockMoments {
             group.pivot = rows[0];
         }
         group.count += rows.len();
-        let pivot = group.pivot;
+        let pivot = simd.lanes(&group.pivot);
         for rows in rows.chunks(F32_SUM_ROWS) {
-            let (mut sum, mut squares) = ([0.0f32; CHANNELS], [0.0f32; CHANNELS]);
+            let zero = simd.lanes(&[0.0; CHANNELS]);
+            let (mut sum, mut squares) = (zero, zero);
             for row in rows {
-                for c in 0..CHANNELS {
-                    let distance = row[c] - pivot[c];
-                    sum[c] += distance;
-                    squares[c] = S::mul_add(distance, distance, squares[c]);
-                }
+                let distance = simd.lanes(row).sub(pivot);
+                sum = sum.add(distance);
+                squares = distance.mul_add(distance, squares);
             }
+            let (sum, squares) = (sum.to_array(), squares.to_array());
             let mut long = squares.map(f64::from);
             if squares.iter().any(|squares| squares.is_infinite()) {
-                sum_squares_in_f64(rows, &pivot, &mut long);
+                sum_squares_in_f64(rows, &group.pivot, &mut long);
             }
             for c in 0..CHANNELS {
                 group.sum[c] += f64::from(sum[c]);

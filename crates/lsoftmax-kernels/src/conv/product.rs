@@ -1,115 +1,171 @@
 //! The three products of a convolution on one block of images.
 
-use super::conv_kernel::{ConvKernel, ImageStrides};
-use super::geometry::{Strips, TapOverlap};
+use std::ops::Range;
+
+use super::conv_kernel::ConvKernel;
+use super::geometry::{ConvAxes, Strips, TapOverlap, Wave, Waves, divide};
 use super::layout::{CHANNELS, FeatureMap, IMAGES};
 use crate::buffer::Buffer;
 use crate::kernel::{LeftOperand, STRIP_COLS, StripArgs, strip_product};
 
-/// Computes all strips: the convolution's output, or its gradient with respect to the input.
+/// The most pixels of a strip that are computed before they are stored: their sums, at most 16 KB, stay in
+/// the L1 cache.
+const STORED_PIXELS: usize = 8;
+
+/// Computes the strips of some rows: of the convolution's output, or of its gradient with respect to the
+/// input.
 ///
-/// Calls `store(group, pixel, rows)` with the rows of 32 channels of each strip: all live images of
-/// its first pixel, then of the next.
+/// Calls `store(group, pixel, sums)` with the sums of a few pixels, rows of 32 channels: all live images of
+/// the first pixel, then of the next.
 pub(super) fn correlate<K: ConvKernel>(
     kernel: K,
     strips: &Strips,
+    rows: &Range<usize>,
     from: &[K::Word],
     right: &[K::Word],
     live: usize,
-    sums: &mut Buffer,
     mut store: impl FnMut(usize, usize, &mut [f32]),
 ) {
-    let longest = strips.strips.iter().map(|strip| strip.pixels).max().unwrap_or(0);
-    sums.resize(longest * IMAGES * STRIP_COLS);
+    let mut sums = [0.0; STORED_PIXELS * IMAGES * STRIP_COLS];
     let session = kernel.session();
     for (group, right) in right.chunks_exact(strips.panel_words()).enumerate() {
-        for run in &strips.strips {
-            let rows = run.pixels * live;
-            let args = StripArgs {
-                left: LeftOperand { words: from, row_stride: K::ROW_WORDS, depth_stride: 1 },
-                right,
-                segments: &run.segments,
-                rows,
-                depth: strips.depth,
-            };
-            let out = &mut sums[..rows * STRIP_COLS];
-            strip_product(kernel, &session, &args, out, false);
-            store(group, run.pixel, out);
+        for strip in strips.of_rows(rows) {
+            for part in divide(strip.pixels, STORED_PIXELS, 1) {
+                let sums = &mut sums[..part.len() * live * STRIP_COLS];
+                // The rows of a product are a fixed distance apart. If images are missing, they are the
+                // images of one pixel or the pixels of one image, whichever are more.
+                let (products, rows, row_stride) = match (live, part.len()) {
+                    (IMAGES, pixels) => (1, pixels * live, K::ROW_WORDS),
+                    (live, pixels) if live < pixels => {
+                        (live, pixels, FeatureMap::pixel_words::<K>())
+                    }
+                    (live, pixels) => (pixels, live, K::ROW_WORDS),
+                };
+                let (from_step, out_step, out_stride) = match row_stride == K::ROW_WORDS {
+                    true => (FeatureMap::pixel_words::<K>(), live * STRIP_COLS, STRIP_COLS),
+                    false => (K::ROW_WORDS, STRIP_COLS, live * STRIP_COLS),
+                };
+                for product in 0..products {
+                    let start = part.start * FeatureMap::pixel_words::<K>() + product * from_step;
+                    let words = &from[start..];
+                    let args = StripArgs {
+                        left: LeftOperand { words, row_stride, depth_stride: 1 },
+                        right,
+                        segments: &strip.segments,
+                        rows,
+                        depth: strips.depth,
+                        out_stride,
+                    };
+                    strip_product(kernel, &session, &args, &mut sums[product * out_step..], false);
+                }
+                store(group, strip.pixel + part.start, sums);
+            }
         }
     }
 }
 
-/// Packed operands of the weight gradient, for paths that cannot read the activations directly.
+/// Operands of the weight gradient. The left one is a ring of lines of the input (see [`Waves`]); where the
+/// path cannot read lines of the output's gradient in place, the right one is a wave of them, packed.
 #[derive(Default)]
-pub(super) struct ImageOperands {
-    left: Buffer,
+pub(super) struct LineOperands {
+    pub left: Buffer,
     right: Buffer,
 }
 
-/// Adds one block's weight gradient to `gradient`, which is packed (see
-/// [`packed_gradient_len`](super::weights::packed_gradient_len)).
-pub(super) fn weight_gradient<K: ConvKernel>(
-    kernel: K,
-    chunks: &[Vec<TapOverlap>],
-    (input, x): (FeatureMap, &[K::Word]),
-    (output, dz): (FeatureMap, &[K::Word]),
-    operands: &mut ImageOperands,
-    gradient: &mut [f32],
-) {
-    let strides = K::left_strides(input.width);
-    let (left, right): (&[K::Word], &[K::Word]) = if K::IMAGES_IN_PLACE {
-        (x, dz)
-    } else {
-        operands.pack(kernel, strides, (input, x), (output, dz));
-        (operands.left.words(), operands.right.words())
-    };
-    let left_group = input.height * strides.line;
-    let right_group = output.pixels() * K::IMAGE_WORDS * CHANNELS;
-    let session = kernel.session();
-    for taps in chunks {
-        let blocks = gradient.chunks_exact_mut(input.groups() * CHANNELS * STRIP_COLS);
-        for (index, blocks) in blocks.enumerate() {
-            let (to, tap) = (index / taps.len(), index % taps.len());
-            let TapOverlap { depth, segments } = &taps[tap];
-            if segments.is_empty() {
-                continue;
-            }
-            for (from, block) in blocks.chunks_exact_mut(CHANNELS * STRIP_COLS).enumerate() {
-                let args = StripArgs {
-                    left: LeftOperand {
-                        words: &left[from * left_group..][..left_group],
-                        row_stride: strides.channel,
-                        depth_stride: strides.depth,
-                    },
-                    right: &right[to * right_group..][..right_group],
-                    segments,
-                    rows: input.group(from).len(),
-                    depth: *depth,
-                };
-                strip_product(kernel, &session, &args, block, true);
+impl LineOperands {
+    pub fn resize<K: ConvKernel>(
+        &mut self,
+        waves: &Waves,
+        axes: &ConvAxes,
+        input: FeatureMap,
+        output: FeatureMap,
+    ) {
+        self.left.resize(input.groups() * waves.slots * K::left_line(&axes.horizontal));
+        if !K::LINES_IN_PLACE {
+            self.right.resize(output.groups() * waves.rows * K::right_line(&axes.horizontal));
+        }
+    }
+
+    /// Packs row `y` of the input, all channel groups, into the ring.
+    pub fn pack_left<K: ConvKernel>(
+        &mut self,
+        kernel: K,
+        waves: &Waves,
+        axes: &ConvAxes,
+        y: usize,
+        row: &[K::Word],
+    ) {
+        let line = axes.horizontal.input * FeatureMap::pixel_words::<K>();
+        let packed = K::left_line(&axes.horizontal);
+        let rings = self.left.words_mut().chunks_exact_mut(waves.slots * packed);
+        for (ring, row) in rings.zip(row.chunks_exact(line)) {
+            let out = &mut ring[y % waves.slots * packed..][..packed];
+            kernel.pack_left_line(&axes.horizontal, row, out);
+        }
+    }
+
+    fn pack_right<K: ConvKernel>(
+        &mut self,
+        kernel: K,
+        waves: &Waves,
+        axes: &ConvAxes,
+        rows: &Range<usize>,
+        (output, dz): (FeatureMap, &[K::Word]),
+    ) {
+        let line = output.width * FeatureMap::pixel_words::<K>();
+        let packed = K::right_line(&axes.horizontal);
+        let groups = self.right.words_mut().chunks_exact_mut(waves.rows * packed);
+        for (out, dz) in groups.zip(dz.chunks_exact(output.group_words::<K>())) {
+            let lines = dz.chunks_exact(line).skip(rows.start).take(rows.len());
+            for (out, line) in out.chunks_exact_mut(packed).zip(lines) {
+                kernel.pack_right_line(line, out);
             }
         }
     }
-}
 
-impl ImageOperands {
-    fn pack<K: ConvKernel>(
+    /// Adds one wave's weight gradient to `gradient`, which is packed (see
+    /// [`packed_gradient_len`](super::weights::packed_gradient_len)). The lines of the input that it reads
+    /// must be in the ring.
+    pub fn add_weight_gradient<K: ConvKernel>(
         &mut self,
         kernel: K,
-        strides: ImageStrides,
-        (input, x): (FeatureMap, &[K::Word]),
+        (waves, wave): (&Waves, &Wave),
+        axes: &ConvAxes,
+        input: FeatureMap,
         (output, dz): (FeatureMap, &[K::Word]),
+        gradient: &mut [f32],
     ) {
-        let line = |map: FeatureMap| map.width * FeatureMap::pixel_words::<K>();
-        self.left.resize(input.groups() * input.height * strides.line);
-        let lines = self.left.words_mut().chunks_exact_mut(strides.line);
-        for (out, x) in lines.zip(x.chunks_exact(line(input))) {
-            kernel.pack_images_left(x, out);
-        }
-        self.right.resize(dz.len());
-        let lines = self.right.words_mut().chunks_exact_mut(line(output));
-        for (out, dz) in lines.zip(dz.chunks_exact(line(output))) {
-            kernel.pack_images_right(dz, out);
+        let (right, right_group) = if K::LINES_IN_PLACE {
+            (dz, output.group_words::<K>())
+        } else {
+            self.pack_right(kernel, waves, axes, &wave.outputs, (output, dz));
+            (self.right.words(), waves.rows * K::right_line(&axes.horizontal))
+        };
+        let left: &[K::Word] = self.left.words();
+        let left_group = waves.slots * K::left_line(&axes.horizontal);
+        let (row_stride, depth_stride) = K::LEFT_STRIDES;
+        let session = kernel.session();
+        for taps in &wave.columns {
+            let blocks = gradient.chunks_exact_mut(input.groups() * CHANNELS * STRIP_COLS);
+            for (index, blocks) in blocks.enumerate() {
+                let (to, tap) = (index / taps.len(), index % taps.len());
+                let TapOverlap { depth, segments } = &taps[tap];
+                if segments.is_empty() {
+                    continue;
+                }
+                for (from, block) in blocks.chunks_exact_mut(CHANNELS * STRIP_COLS).enumerate() {
+                    let words = &left[from * left_group..][..left_group];
+                    let args = StripArgs {
+                        left: LeftOperand { words, row_stride, depth_stride },
+                        right: &right[to * right_group..][..right_group],
+                        segments,
+                        rows: K::gradient_rows(input.group(from).len()),
+                        depth: *depth,
+                        out_stride: STRIP_COLS,
+                    };
+                    strip_product(kernel, &session, &args, block, true);
+                }
+            }
         }
     }
 }

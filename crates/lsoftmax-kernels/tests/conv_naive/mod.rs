@@ -124,9 +124,9 @@ impl<'a> NaiveStack<'a> {
             })
             .collect();
         let mut naive = Self { stack, units, precision, batch, passes: Vec::new() };
-        for index in 0..naive.units.len() {
+        for (index, given) in given.iter().enumerate() {
             let input = naive.passes.last().map_or(images, |pass| &pass.output);
-            let pass = naive.unit_forward(index, input, given[index]);
+            let pass = naive.unit_forward(index, input, *given);
             naive.passes.push(pass);
         }
         naive
