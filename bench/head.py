@@ -4,8 +4,8 @@
     python bench/head.py
     python bench/head.py --classes 1000,10572 --rounds 5 --json head.json
 
-The two sides run in processes of their own, one at a time, and take turns: a round measures PyTorch (all modes in
-one process), then the program, and the next round goes the other way. The table shows medians over the rounds.
+The two sides run in processes of their own, one at a time, and take turns: a round measures PyTorch in its modes,
+then the program, and the next round goes the other way. The table shows medians over the rounds.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from side_by_side import add_common, check_common, megabytes, report, run
+from side_by_side import add_common, check_common, megabytes, report, run, run_mode
 
 PYTORCH = Path(__file__).resolve().parent / "pytorch_head.py"
 MODES = ["f32", "autocast", "bf16"]
@@ -33,17 +33,22 @@ def size_arguments(classes: int) -> list:
     return ["--samples", SAMPLES, "--features", features_of(classes), "--classes", classes]
 
 
+def pytorch(what: str, classes: int, mode: str, options, *more, **settings: str) -> dict:
+    """PyTorch's measurement in one mode; empty if it crashes."""
+    command = [sys.executable, PYTORCH, what, *size_arguments(classes), "--threads", options.threads, "--mode", mode]
+    printed = run_mode(mode, [*command, *more], options.threads, **settings)
+    return json.loads(printed) if printed else {}
+
+
 def pytorch_milliseconds(classes: int, options) -> dict:
-    """PyTorch in every mode, in one process."""
-    command = [sys.executable, PYTORCH, "time", *size_arguments(classes), "--threads", options.threads]
-    return json.loads(run([*command, "--seconds", options.seconds], options.threads))["milliseconds"]
+    """PyTorch in every mode that works."""
+    times = {mode: pytorch("time", classes, mode, options, "--seconds", options.seconds) for mode in MODES}
+    return {mode: time["milliseconds"] for mode, time in times.items() if time}
 
 
 def pytorch_peak(classes: int, mode: str, options) -> int:
     """PyTorch's peak bytes in one mode. What it frees goes back at once, so that only live memory counts."""
-    command = [sys.executable, PYTORCH, "memory", *size_arguments(classes), "--threads", options.threads]
-    printed = run([*command, "--mode", mode], options.threads, MALLOC_MMAP_THRESHOLD_="65536")
-    return json.loads(printed)["peak_bytes"]
+    return pytorch("memory", classes, mode, options, MALLOC_MMAP_THRESHOLD_="65536")["peak_bytes"]
 
 
 def program(classes: int, options) -> dict:
@@ -67,8 +72,11 @@ def measure(classes: int, options) -> dict:
         }
         order = list(sides) if number % 2 == 0 else list(reversed(sides))
         rounds.append({side: sides[side]() for side in order})
-    theirs = {mode: statistics.median(r["pytorch"][mode] for r in rounds) for mode in MODES}
-    their_peaks = {mode: pytorch_peak(classes, mode, options) for mode in MODES}
+    modes = [mode for mode in MODES if all(mode in r["pytorch"] for r in rounds)]
+    if "f32" not in modes:
+        sys.exit("PyTorch crashes in f32 too: there is nothing to compare with")
+    theirs = {mode: statistics.median(r["pytorch"][mode] for r in rounds) for mode in modes}
+    their_peaks = {mode: pytorch_peak(classes, mode, options) for mode in modes}
     names = list(rounds[0]["program"])
     ours = {name: statistics.median(r["program"][name]["milliseconds"] for r in rounds) for name in names}
     our_peaks = {name: max(r["program"][name]["peak_bytes"] for r in rounds) for name in names}
@@ -76,7 +84,7 @@ def measure(classes: int, options) -> dict:
         "samples": SAMPLES,
         "features": features_of(classes),
         "classes": classes,
-        "pytorch": {"milliseconds": theirs, "peak_bytes": their_peaks, "best": min(MODES, key=theirs.get)},
+        "pytorch": {"milliseconds": theirs, "peak_bytes": their_peaks, "best": min(modes, key=theirs.get)},
         "program": {"milliseconds": ours, "peak_bytes": our_peaks},
         "rounds": rounds,
     }

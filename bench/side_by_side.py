@@ -6,9 +6,12 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import cpuid
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "target/release/lsoftmax"
@@ -17,27 +20,42 @@ FLAGS = ["avx2", "avx512f", "avx512_bf16", "amx_bf16"]
 
 def run(command: list, threads: int, **settings: str) -> str:
     """What a command prints. It sees only `threads` cores."""
+    done = finished(command, threads, **settings)
+    if done.returncode != 0:
+        sys.exit(f"failed with code {done.returncode}: {' '.join(done.args)}")
+    return done.stdout
+
+
+def run_mode(mode: str, command: list, threads: int, **settings: str) -> str | None:
+    """What PyTorch prints in a mode. If it crashes, says so and returns nothing: the mode is left out."""
+    done = finished(command, threads, **settings)
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        print(f"PyTorch {mode} crashes on this machine ({name}), and is left out.", file=sys.stderr)
+        return None
+    if done.returncode != 0:
+        sys.exit(f"failed with code {done.returncode}: {' '.join(done.args)}")
+    return done.stdout
+
+
+def finished(command: list, threads: int, **settings: str) -> subprocess.CompletedProcess:
+    """A command that has come to its end."""
     cores = sorted(os.sched_getaffinity(0))[:threads]
     environment = os.environ | {"RAYON_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)} | settings
-    command = [str(word) for word in command]
-    done = subprocess.run(
-        command,
+    return subprocess.run(
+        [str(word) for word in command],
         env=environment,
         preexec_fn=lambda: os.sched_setaffinity(0, cores),
         stdout=subprocess.PIPE,
         text=True,
     )
-    if done.returncode != 0:
-        sys.exit(f"failed with code {done.returncode}: {' '.join(command)}")
-    return done.stdout
 
 
 def machine(threads: int) -> dict:
     """What the numbers depend on."""
     text = Path("/proc/cpuinfo").read_text()
     model = re.search(r"model name\s*:\s*(.+)", text)
-    flags = re.search(r"flags\s*:\s*(.+)", text)
-    flags = flags[1].split() if flags else []
+    flags = cpuid.flags()
     return {
         "cpu": model[1] if model else platform.machine(),
         "flags": [flag for flag in FLAGS if flag in flags],
@@ -109,5 +127,10 @@ def check_common(parser, options):
         parser.error(f"--threads {options.threads}: this process may use 1 to {available}")
     if options.rounds < 1:
         parser.error(f"--rounds {options.rounds}: must be at least 1")
+    if not options.show and cpuid.amx_is_hidden():
+        sys.exit(
+            "The comparison would be void: this CPU has AMX, but the hypervisor hides the CPUID leaf that describes it "
+            "(1Dh). PyTorch's oneDNN does not use AMX then, or crashes, while this program does."
+        )
     if not options.show and not options.program.exists():
         parser.error(f"{options.program} is missing: run `cargo build --release` first")

@@ -16,7 +16,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from side_by_side import add_common, check_common, describe, machine, megabytes, run, table_line
+from side_by_side import add_common, check_common, describe, machine, megabytes, run, run_mode, table_line
 
 PYTORCH = Path(__file__).resolve().parent / "pytorch_train.py"
 MODES = ["f32 nchw", "f32 channels-last", "bf16 nchw", "bf16 channels-last"]
@@ -38,7 +38,8 @@ def pytorch(network: str, modes: list[str], options) -> dict:
     results = {}
     for mode in modes:
         command = pytorch_command("time", network, mode, options) + ["--steps", options.steps, "--limit", LIMIT]
-        lines = [json.loads(line) for line in run(command, options.threads).splitlines()]
+        printed = run_mode(mode, command, options.threads) or ""
+        lines = [json.loads(line) for line in printed.splitlines()]
         results[mode] = {
             measure: [line["seconds"] for line in lines if line["measure"] == measure and "seconds" in line]
             for measure in MEASURES
