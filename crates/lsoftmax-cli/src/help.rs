@@ -16,5 +16,5 @@ Exit codes:
 
 /// The environment variables that choose kernels and threads.
 pub const KERNELS: &str = "\
-LSOFTMAX_KERNEL=portable|avx2|avx512|avx512-bf16|amx limits the instruction set, and
+LSOFTMAX_KERNEL=portable|neon|avx2|avx512|avx512-bf16|amx limits the instruction set, and
 RAYON_NUM_THREADS the number of threads.";

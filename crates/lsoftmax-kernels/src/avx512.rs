@@ -61,6 +61,18 @@ impl Simd for Avx512 {
         // SAFETY: `self` exists only where the CPU supports these instructions.
         unsafe { Avx512Lanes::load(values) }
     }
+
+    #[inline(always)]
+    fn stream(self, from: &[f32], to: &mut [f32]) {
+        // SAFETY: `self` exists only where the CPU supports these instructions.
+        unsafe { stream(from, to) }
+    }
+
+    #[inline(always)]
+    fn fence(self) {
+        // SAFETY: every x86-64 CPU has SSE.
+        unsafe { _mm_sfence() };
+    }
 }
 
 lanes_of_registers!(
@@ -107,6 +119,20 @@ impl F32MicroKernel for Avx512 {
     fn pack_transposed(self, rows: &[f32], depth: usize, out: &mut [f32]) {
         // SAFETY: `self` exists only where the CPU supports AVX-512.
         unsafe { pack_transposed(rows, depth, out) };
+    }
+}
+
+/// Copies whole cache lines past the caches, and anything else as usual.
+#[target_feature(enable = "avx512f")]
+pub(crate) fn stream(from: &[f32], to: &mut [f32]) {
+    assert_eq!(from.len(), to.len());
+    if !to.len().is_multiple_of(16) || !to.as_ptr().cast::<__m512>().is_aligned() {
+        to.copy_from_slice(from);
+        return;
+    }
+    for (from, to) in from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0) {
+        // SAFETY: both are sixteen floats, and `to` is aligned.
+        unsafe { _mm512_stream_ps(to.as_mut_ptr(), _mm512_loadu_ps(from.as_ptr())) };
     }
 }
 

@@ -36,6 +36,8 @@ impl fmt::Display for Precision {
 pub enum KernelPath {
     /// Plain Rust, on any architecture.
     Portable,
+    /// aarch64: NEON, f32.
+    Neon,
     /// x86-64: AVX2 with FMA, f32.
     Avx2,
     /// x86-64: AVX-512, f32.
@@ -48,8 +50,9 @@ pub enum KernelPath {
 
 impl KernelPath {
     /// Every path; within one architecture, each after its fallback.
-    pub const ALL: [KernelPath; 5] = [
+    pub const ALL: [KernelPath; 6] = [
         KernelPath::Portable,
+        KernelPath::Neon,
         KernelPath::Avx2,
         KernelPath::Avx512,
         KernelPath::Avx512Bf16,
@@ -60,6 +63,7 @@ impl KernelPath {
     pub fn name(self) -> &'static str {
         match self {
             KernelPath::Portable => "portable",
+            KernelPath::Neon => "neon",
             KernelPath::Avx2 => "avx2",
             KernelPath::Avx512 => "avx512",
             KernelPath::Avx512Bf16 => "avx512-bf16",
@@ -71,7 +75,7 @@ impl KernelPath {
     pub fn fallback(self) -> Option<KernelPath> {
         match self {
             KernelPath::Portable => None,
-            KernelPath::Avx2 => Some(KernelPath::Portable),
+            KernelPath::Neon | KernelPath::Avx2 => Some(KernelPath::Portable),
             KernelPath::Avx512 => Some(KernelPath::Avx2),
             KernelPath::Avx512Bf16 => Some(KernelPath::Avx512),
             KernelPath::Amx => Some(KernelPath::Avx512Bf16),
@@ -83,14 +87,17 @@ impl KernelPath {
         #[cfg(target_arch = "x86_64")]
         match self {
             KernelPath::Portable => true,
+            KernelPath::Neon => false,
             KernelPath::Avx2 => crate::avx2::Avx2::is_available(),
             KernelPath::Avx512 => crate::avx512::Avx512::is_available(),
             KernelPath::Avx512Bf16 => crate::avx512_bf16::Avx512Bf16::is_available(),
             KernelPath::Amx => crate::amx::Amx::is_available(),
         }
         #[cfg(not(target_arch = "x86_64"))]
-        {
-            self == KernelPath::Portable
+        match self {
+            KernelPath::Portable => true,
+            KernelPath::Neon => cfg!(target_arch = "aarch64"),
+            _ => false,
         }
     }
 
@@ -125,8 +132,8 @@ impl FromStr for KernelPath {
     }
 }
 
-/// The environment variable that caps the kernel path: `portable`, `avx2`, `avx512`, `avx512-bf16`
-/// or `amx`.
+/// The environment variable that caps the kernel path: `portable`, `neon`, `avx2`, `avx512`,
+/// `avx512-bf16` or `amx`.
 pub const PATH_VARIABLE: &str = "LSOFTMAX_KERNEL";
 
 /// Why an engine could not be created.
@@ -134,7 +141,7 @@ pub const PATH_VARIABLE: &str = "LSOFTMAX_KERNEL";
 pub enum EngineError {
     /// No path has this name.
     #[error(
-        "there is no kernel path called \"{0}\": choose portable, avx2, avx512, avx512-bf16 or amx"
+        "there is no kernel path called \"{0}\": choose portable, neon, avx2, avx512, avx512-bf16 or amx"
     )]
     UnknownPath(String),
     /// The CPU lacks the instructions.
@@ -218,7 +225,7 @@ impl Engine {
 /// The body is compiled once for each kernel type, so it should be a call of one generic function.
 macro_rules! with_kernel {
     ($engine:expr, |$kernel:ident| $body:expr) => {{
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         use $crate::engine::KernelPath;
         use $crate::engine::{Engine, Precision};
         use $crate::f32_kernel::{ExactF32, F32Kernel, RoundedToBf16};
@@ -227,6 +234,16 @@ macro_rules! with_kernel {
         use $crate::{amx::Amx, avx2::Avx2, avx512::Avx512, avx512_bf16::Avx512Bf16};
         let engine: Engine = $engine;
         match (engine.path(), engine.precision()) {
+            #[cfg(target_arch = "aarch64")]
+            (KernelPath::Neon, Precision::F32) => {
+                let $kernel = F32Kernel::<_, ExactF32>::new($crate::neon::Neon);
+                $body
+            }
+            #[cfg(target_arch = "aarch64")]
+            (KernelPath::Neon, Precision::Bf16) => {
+                let $kernel = F32Kernel::<_, RoundedToBf16>::new($crate::neon::Neon);
+                $body
+            }
             #[cfg(target_arch = "x86_64")]
             (KernelPath::Avx2, Precision::F32) => {
                 // SAFETY: an Engine is only created for a path that the CPU supports.
@@ -263,7 +280,7 @@ macro_rules! with_kernel {
                 let $kernel = unsafe { Amx::assume() };
                 $body
             }
-            // The portable path, the only one on other architectures.
+            // The portable path.
             (_, Precision::F32) => {
                 let $kernel = F32Kernel::<_, ExactF32>::new(Portable);
                 $body

@@ -113,6 +113,17 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     fn lanes(self, values: &[f32; LANES]) -> Self::Lanes;
 
+    /// Copies numbers to memory that is not read soon, past the caches where the path supports it and `to` is
+    /// aligned to 64 bytes. [`Simd::fence`] must follow before another thread reads it.
+    #[inline(always)]
+    fn stream(self, from: &[f32], to: &mut [f32]) {
+        to.copy_from_slice(from);
+    }
+
+    /// Completes the stores of [`Simd::stream`].
+    #[inline(always)]
+    fn fence(self) {}
+
     /// Asks for memory that will be read soon. The address need not be valid.
     #[inline(always)]
     fn prefetch<T>(self, address: *const T) {
@@ -198,6 +209,15 @@ pub(crate) fn right_len<K: Kernel>(depth: usize, cols: usize) -> usize {
     depth.div_ceil(K::Word::ELEMENTS) * cols.next_multiple_of(K::NR)
 }
 
+/// What a [`product`] does with its output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    Overwrite,
+    Add,
+    /// Overwrites memory that is not read soon.
+    Stream,
+}
+
 /// `out (+)= left · right`, where `out` has `shape.rows` rows, `out_stride` apart.
 ///
 /// # Panics
@@ -209,7 +229,7 @@ pub(crate) fn product<K: Kernel>(
     shape: ProductShape,
     out: &mut [f32],
     out_stride: usize,
-    add: bool,
+    output: Output,
 ) {
     const {
         assert!(
@@ -221,6 +241,7 @@ pub(crate) fn product<K: Kernel>(
     if rows == 0 || cols == 0 {
         return;
     }
+    let add = output == Output::Add;
     if depth == 0 {
         if !add {
             (0..rows).for_each(|r| out[r * out_stride..][..cols].fill(0.0));
@@ -232,11 +253,11 @@ pub(crate) fn product<K: Kernel>(
     assert!(cols <= out_stride && (rows - 1) * out_stride + cols <= out.len());
 
     let _session = kernel.session();
-    let mut edge = [0.0f32; MAX_REGISTER_BLOCK];
+    let mut edge = EdgeBlock([0.0f32; MAX_REGISTER_BLOCK]);
     for Range { start, end } in row_blocks::<K>(rows) {
         for col in (0..cols).step_by(K::NR) {
             let width = K::NR.min(cols - col);
-            let whole = width == K::NR;
+            let direct = width == K::NR && output != Output::Stream;
             let mut args = MicroKernelArgs {
                 rows: end - start,
                 depth,
@@ -246,29 +267,35 @@ pub(crate) fn product<K: Kernel>(
                 depth_stride: left.depth_stride,
                 right: right[depth * col..].as_ptr(),
                 right_stride: K::NR,
-                out: edge.as_mut_ptr(),
+                out: edge.0.as_mut_ptr(),
                 out_stride: K::NR,
                 add: false,
                 reused: Reused::Left,
             };
-            if whole {
+            if direct {
                 args.out = out[start * out_stride + col..].as_mut_ptr();
                 args.out_stride = out_stride;
                 args.add = add;
             }
             // SAFETY: the assertions above cover every word of left and right. A whole register
-            // block lies inside `out`; a partial one is written to `edge`, which holds MR x NR
-            // floats.
+            // block lies inside `out`; others are written to `edge`, which holds MR x NR floats.
             unsafe { kernel.micro_kernel(args) };
-            if !whole {
-                for r in start..end {
-                    let row = &edge[(r - start) * K::NR..][..width];
-                    for (o, e) in out[r * out_stride + col..][..width].iter_mut().zip(row) {
-                        *o = if add { *o + e } else { *e };
-                    }
+            if direct {
+                continue;
+            }
+            for r in start..end {
+                let row = &edge.0[(r - start) * K::NR..][..width];
+                let out = &mut out[r * out_stride + col..][..width];
+                match output {
+                    Output::Overwrite => out.copy_from_slice(row),
+                    Output::Add => out.iter_mut().zip(row).for_each(|(o, e)| *o += e),
+                    Output::Stream => kernel.simd().stream(row, out),
                 }
             }
         }
+    }
+    if output == Output::Stream {
+        kernel.simd().fence();
     }
 }
 
@@ -359,6 +386,10 @@ pub(crate) fn strip_product<K: Kernel>(
         }
     }
 }
+
+/// A register block that is not computed in place.
+#[repr(align(64))]
+struct EdgeBlock([f32; MAX_REGISTER_BLOCK]);
 
 /// Floats of the largest register block of any path.
 const MAX_REGISTER_BLOCK: usize = 32 * 32;

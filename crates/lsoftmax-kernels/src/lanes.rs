@@ -28,7 +28,7 @@ pub(crate) trait Lanes: Copy {
 }
 
 /// Defines [`Lanes`] made of several registers, given the operations on one.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! lanes_of_registers {
     ($name:ident, $register:ty, $mask:ty, $count:literal, load: $load:expr, store: $store:expr,
      add: $add:expr, sub: $sub:expr, mul: $mul:expr, mul_add: $mul_add:expr, greater: $greater:expr,
@@ -141,7 +141,7 @@ macro_rules! lanes_of_registers {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) use lanes_of_registers;
 
 /// Lanes of a path without vector instructions of its own.

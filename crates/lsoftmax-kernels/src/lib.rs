@@ -18,7 +18,7 @@
 //! | Module | Contents |
 //! |---|---|
 //! | `kernel` | what an instruction set supplies, and the matrix product built on it |
-//! | `portable`, `avx2`, `avx512`, `avx512_bf16`, `amx` | one kernel path each |
+//! | `portable`, `neon`, `avx2`, `avx512`, `avx512_bf16`, `amx` | one kernel path each |
 //! | `lanes` | one number per channel, in registers |
 //! | `f32_kernel` | what the paths without bf16 instructions share |
 //! | `amx_tile` | the AMX instructions |
@@ -46,6 +46,8 @@ mod f32_kernel;
 pub mod head;
 mod kernel;
 mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod peak;
 mod portable;
 mod softmax;

@@ -211,8 +211,46 @@ fn every_path_agrees_with_the_naive_version_on_loss_and_gradients() {
 }
 
 #[test]
+fn large_gradients_of_weights_which_are_written_past_the_caches_agree() {
+    // At least 16 MB; rows that are whole cache lines, and others.
+    for size in [(5, 512, 8200), (3, 501, 8400)] {
+        let case = HeadCase::new(size, false);
+        let expected = naive(&case);
+        for engine in engines().into_iter().filter(|engine| engine.path().is_available()) {
+            let (_, _, found) = softmax(engine, &case, WantedGradients { bias: false, ..ALL });
+            let tolerance = if engine.precision() == Precision::F32 { 3e-6 } else { 1.5e-2 };
+            let name = format!("weights of {size:?}, {engine:?}");
+            let (weights, scale) = (&expected.weights, expected.weights_scale);
+            assert_close_to_scale(&name, &found.weights, weights, tolerance, scale);
+        }
+    }
+}
+
+#[test]
+fn few_classes_of_many_samples_agree() {
+    let case = HeadCase::new((900, 501, 10), true);
+    let expected = naive(&case);
+    for engine in engines() {
+        let (_, losses, found) = softmax(engine, &case, ALL);
+        let tolerance = if engine.precision() == Precision::F32 { 3e-6 } else { 1.5e-2 };
+        let losses: Vec<f32> = losses.into_iter().map(|loss| loss as f32).collect();
+        assert_close(&format!("losses, {engine:?}"), &losses, &expected.losses, tolerance);
+        assert_close(
+            &format!("features, {engine:?}"),
+            &found.features,
+            &expected.features,
+            tolerance,
+        );
+        assert_close(&format!("weights, {engine:?}"), &found.weights, &expected.weights, tolerance);
+        assert_close(&format!("bias, {engine:?}"), &found.bias, &expected.bias, tolerance);
+    }
+}
+
+#[test]
 fn results_are_the_same_bits_for_any_number_of_threads() {
-    for (size, normalised) in [((250, 70, 1000), false), ((40, 16, 7000), true)] {
+    for (size, normalised) in
+        [((250, 70, 1000), false), ((40, 16, 7000), true), ((1000, 501, 11), true)]
+    {
         let case = HeadCase { normalised, ..HeadCase::new(size, true) };
         for engine in engines() {
             let run = |threads: usize| {

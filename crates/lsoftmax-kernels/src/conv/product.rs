@@ -8,9 +8,9 @@ use super::layout::{CHANNELS, FeatureMap, IMAGES};
 use crate::buffer::Buffer;
 use crate::kernel::{LeftOperand, STRIP_COLS, StripArgs, strip_product};
 
-/// The most pixels of a strip that are computed before they are stored: their sums, at most 16 KB, stay in
-/// the L1 cache.
-const STORED_PIXELS: usize = 8;
+/// The most rows of a strip that are computed before they are stored: eight pixels of all images of a block.
+/// Their sums, at most 16 KB, stay in the L1 cache.
+const STORED_ROWS: usize = 8 * IMAGES;
 
 /// Computes the strips of some rows: of the convolution's output, or of its gradient with respect to the
 /// input.
@@ -26,11 +26,11 @@ pub(super) fn correlate<K: ConvKernel>(
     live: usize,
     mut store: impl FnMut(usize, usize, &mut [f32]),
 ) {
-    let mut sums = [0.0; STORED_PIXELS * IMAGES * STRIP_COLS];
+    let mut sums = [0.0; STORED_ROWS * STRIP_COLS];
     let session = kernel.session();
     for (group, right) in right.chunks_exact(strips.panel_words()).enumerate() {
         for strip in strips.of_rows(rows) {
-            for part in divide(strip.pixels, STORED_PIXELS, 1) {
+            for part in divide(strip.pixels, STORED_ROWS / live, 1) {
                 let sums = &mut sums[..part.len() * live * STRIP_COLS];
                 // The rows of a product are a fixed distance apart. If images are missing, they are the
                 // images of one pixel or the pixels of one image, whichever are more.

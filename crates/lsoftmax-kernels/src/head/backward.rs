@@ -1,17 +1,22 @@
 //! The backward pass: recomputes the logits that were not saved, then computes the gradients.
 //!
-//! Every output element is summed by one task in a fixed order. A group of blocks has two steps:
-//! first the weights' gradient of each block, whose rows no other block contributes to; then the
-//! features' gradient, for which each task owns some samples and adds all blocks of the group.
+//! A task is a run of blocks. For each block it computes the softmax, the gradient of the block's weights,
+//! to which no other block contributes, and, while the softmax and the weights are in cache, the block's
+//! terms of the features' gradient. Every run has its own sum of those; the runs are added in order.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
 
 use super::blocking::{
     BlockPlan, SamplesByLabel, block_logits, mask_labels, pack_features, pack_samples,
 };
+use super::forward::{HeadSample, SamplesForward};
 use super::label::{LabelGradient, project};
 use super::{HeadForward, HeadProblem};
 use crate::buffer::Buffer;
 use crate::engine::with_kernel;
-use crate::kernel::{Kernel, LeftOperand, OperandWord, ProductShape, product, right_len};
+use crate::kernel::{Kernel, LeftOperand, OperandWord, Output, ProductShape, product, right_len};
 use crate::softmax::{finite_or_zero, probabilities, row_sums, scale_rows};
 
 /// Which gradients to compute.
@@ -53,28 +58,63 @@ pub fn backward(
 ) -> HeadGradients {
     let lengths = [forward.samples.len(), upstream.len(), lse.len(), labels.len()];
     assert_eq!(lengths, [problem.samples(); 4], "one entry per sample");
-    with_kernel!(forward.engine, |kernel| run(
-        kernel, problem, forward, upstream, lse, labels, wanted
-    ))
+    let run_part = |part: &SamplesForward| {
+        let range = part.range.clone();
+        let terms = SampleTerms {
+            samples: &forward.samples[range.clone()],
+            upstream: &upstream[range.clone()],
+            lse: &lse[range.clone()],
+            labels: &labels[range.clone()],
+        };
+        let problem = &problem.of_samples(&range);
+        with_kernel!(forward.engine, |kernel| run(kernel, problem, forward, part, terms, wanted))
+    };
+    match &forward.parts[..] {
+        [whole] => run_part(whole),
+        parts => {
+            let parts: Vec<_> = parts.par_iter().map(run_part).collect();
+            merged(&parts)
+        }
+    }
 }
 
-/// One block of classes, and where its results go.
+/// The gradients of all samples, of which each part has some.
+fn merged(parts: &[HeadGradients]) -> HeadGradients {
+    let sum = |gradient: fn(&HeadGradients) -> &Buffer| {
+        let mut sum = gradient(&parts[0]).clone();
+        for part in &parts[1..] {
+            sum.iter_mut().zip(gradient(part).iter()).for_each(|(sum, value)| *sum += value);
+        }
+        sum
+    };
+    let mut features = Buffer::new(parts.iter().map(|part| part.features.len()).sum());
+    let mut rest = &mut features[..];
+    for part in parts {
+        let own = rest.split_off_mut(..part.features.len()).unwrap_or_default();
+        own.copy_from_slice(&part.features);
+    }
+    HeadGradients { features, weights: sum(|part| &part.weights), bias: sum(|part| &part.bias) }
+}
+
+/// The arguments of [`backward`] that have one entry per sample.
+struct SampleTerms<'a> {
+    samples: &'a [HeadSample],
+    upstream: &'a [f32],
+    lse: &'a [f64],
+    labels: &'a [LabelGradient],
+}
+
+/// A run of blocks of classes, and where its results go.
 struct BackwardTask<'a> {
-    block: usize,
+    blocks: Range<usize>,
     weights: &'a mut [f32],
     bias: &'a mut [f32],
-    operands: &'a mut FeatureGradientOperands,
+    /// The features' gradient of these classes.
+    features: &'a mut [f32],
 }
 
-/// A block's operands for the features' gradient: the columns of the softmax, and the weights.
-#[derive(Default)]
-struct FeatureGradientOperands {
-    columns: Buffer,
-    /// The row stride and depth stride of `columns`.
-    strides: (usize, usize),
-    depth: usize,
-    right: Buffer,
-}
+/// Weights' gradients of at least this many bytes are written past the caches.
+const STREAMED_BYTES: usize = 16 << 20;
 
 /// Working memory of a thread.
 #[derive(Default)]
@@ -82,21 +122,24 @@ struct BackwardScratch {
     words: Buffer,
     logits: Buffer,
     softmax: Buffer,
+    /// Operands of the features' gradient: the columns of the softmax, and the weights.
+    columns: Buffer,
+    right: Buffer,
 }
 
 fn run<K: Kernel>(
     kernel: K,
     problem: &HeadProblem<'_>,
     forward: &HeadForward,
-    upstream: &[f32],
-    lse: &[f64],
-    labels: &[LabelGradient],
+    part: &SamplesForward,
+    terms: SampleTerms<'_>,
     wanted: WantedGradients,
 ) -> HeadGradients {
+    let SampleTerms { samples, upstream, lse, labels } = terms;
     let plan = BlockPlan::new::<K>(problem);
     // A probability is e^(z − max) · e^(max − lse). e^(z − lse) would save a factor, but lse rounded
     // to f32 has a relative error of 2⁻²⁴, which becomes a relative error of lse · 2⁻²⁴ in p.
-    let maxima = || forward.samples.iter().map(|sample| sample.others_max);
+    let maxima = || samples.iter().map(|sample| sample.others_max);
     let factors = maxima().zip(lse).map(|(max, lse)| (f64::from(max) - lse).exp());
     let scale = upstream
         .iter()
@@ -108,13 +151,13 @@ fn run<K: Kernel>(
         plan,
         by_label: SamplesByLabel::new(problem.labels, &plan),
         class_scales: &forward.class_scales,
-        saved_logits: &forward.saved_logits,
+        saved_logits: &part.saved_logits,
         labels,
         wanted,
         // Columns beyond the last sample have a probability of zero.
         shift: padded(maxima().map(finite_or_zero), plan.width, f32::MAX),
         scale: padded(scale, plan.width, 0.0),
-        samples_right: match forward.saved_logits.len() < problem.classes * plan.width {
+        samples_right: match part.saved_logits.len() < problem.classes * plan.width {
             true => pack_samples(kernel, problem, &plan),
             false => Buffer::default(),
         },
@@ -156,36 +199,50 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
         let mut features = buffer(wanted.features, self.problem.features.len());
         let mut weights = buffer(wanted.weights, self.problem.weights.len());
         let mut bias = buffer(wanted.bias, plan.classes);
-        self.init_features(&mut features);
-
-        let mut operands: Vec<FeatureGradientOperands> = Vec::new();
-        operands
-            .resize_with(plan.group_blocks.min(plan.blocks()), FeatureGradientOperands::default);
+        let runs = plan.runs(features.len());
+        let mut run_features = Buffer::new(runs.len() * features.len());
         let (mut weights_left, mut bias_left) = (&mut weights[..], &mut bias[..]);
-        for group in plan.groups() {
-            let mut tasks = Vec::with_capacity(group.len());
-            for (block, operands) in group.clone().zip(&mut operands) {
-                let classes = plan.class_range(block).len();
-                let weights = weights_left.split_off_mut(..classes * depth).unwrap_or_default();
-                let bias = bias_left.split_off_mut(..classes).unwrap_or_default();
-                tasks.push(BackwardTask { block, weights, bias, operands });
-            }
-            plan.for_each(tasks, BackwardScratch::default, |scratch, task| {
-                self.block(scratch, task)
-            });
-            if wanted.features {
-                self.add_to_features(&mut features, &operands[..group.len()]);
-            }
+        let mut features_left = &mut run_features[..];
+        let tasks = runs.into_iter().map(|blocks| {
+            let classes =
+                plan.class_range(blocks.start).start..plan.class_range(blocks.end - 1).end;
+            let weights = weights_left.split_off_mut(..classes.len() * depth).unwrap_or_default();
+            let bias = bias_left.split_off_mut(..classes.len()).unwrap_or_default();
+            let features = features_left.split_off_mut(..features.len()).unwrap_or_default();
+            BackwardTask { blocks, weights, bias, features }
+        });
+        plan.for_each(tasks.collect(), BackwardScratch::default, |scratch, task| {
+            self.run_of_blocks(scratch, task)
+        });
+        if wanted.features {
+            self.sum_features(&mut features, &run_features);
         }
         HeadGradients { features, weights, bias }
     }
 
-    /// Computes one block's softmax, the gradients of its weights and bias, and the operands for the
-    /// features' gradient.
-    fn block(&self, scratch: &mut BackwardScratch, task: BackwardTask<'_>) {
-        let BackwardTask { block, weights, bias, operands } = task;
+    /// Computes a run of blocks, one after the other.
+    fn run_of_blocks(&self, scratch: &mut BackwardScratch, mut task: BackwardTask<'_>) {
+        for block in task.blocks.clone() {
+            let classes = self.plan.class_range(block).len();
+            let weights = task.weights.split_off_mut(..classes * self.problem.depth);
+            let bias = task.bias.split_off_mut(..classes).unwrap_or_default();
+            self.block(scratch, block, weights.unwrap_or_default(), bias);
+            if self.wanted.features {
+                self.add_to_features(scratch, block, task.features, block > task.blocks.start);
+            }
+        }
+    }
+
+    /// Computes one block's softmax, which it leaves in `scratch`, and the gradients of its weights and bias.
+    fn block(
+        &self,
+        scratch: &mut BackwardScratch,
+        block: usize,
+        weights: &mut [f32],
+        bias: &mut [f32],
+    ) {
         let (kernel, problem, width) = (self.kernel, self.problem, self.plan.width);
-        let BackwardScratch { words, logits, softmax } = scratch;
+        let BackwardScratch { words, logits, softmax, .. } = scratch;
         let classes = self.plan.class_range(block);
         let scales = self.class_scales.get(classes.clone()).unwrap_or_default();
 
@@ -229,15 +286,14 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
                 depth: problem.samples().div_ceil(K::Word::ELEMENTS),
             };
             let left = kernel.left_rows(softmax, width, words);
-            product(
-                kernel,
-                left,
-                self.features_right.words(),
-                shape,
-                weights,
-                problem.depth,
-                false,
-            );
+            let right = self.features_right.words();
+            // The whole gradient does not fit in cache; the projection reads it once more.
+            let large = size_of_val(problem.weights) >= STREAMED_BYTES;
+            let output = match large && !problem.normalised_weights {
+                true => Output::Stream,
+                false => Output::Overwrite,
+            };
+            product(kernel, left, right, shape, weights, problem.depth, output);
         }
         self.add_labels(block, weights, bias);
         if problem.normalised_weights && self.wanted.weights {
@@ -247,14 +303,33 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
                 project(kernel, row, problem.weight(class), *scale);
             }
         }
-        if self.wanted.features {
-            let own = &problem.weights[classes.start * problem.depth..classes.end * problem.depth];
-            operands.right.resize(right_len::<K>(classes.len(), problem.depth));
-            kernel.pack_right(own, problem.depth, 0, operands.right.words_mut());
-            operands.columns.resize(K::left_columns_len(classes.len(), width));
-            operands.strides = kernel.left_columns(softmax, width, operands.columns.words_mut());
-            operands.depth = classes.len().div_ceil(K::Word::ELEMENTS);
-        }
+    }
+
+    /// Computes the terms of a block's classes in the features' gradient, and adds them to `features` or
+    /// overwrites it.
+    fn add_to_features(
+        &self,
+        scratch: &mut BackwardScratch,
+        block: usize,
+        features: &mut [f32],
+        add: bool,
+    ) {
+        let (kernel, depth, width) = (self.kernel, self.problem.depth, self.plan.width);
+        let classes = self.plan.class_range(block);
+        let BackwardScratch { softmax, columns, right, .. } = scratch;
+        let own = &self.problem.weights[classes.start * depth..classes.end * depth];
+        right.resize(right_len::<K>(classes.len(), depth));
+        kernel.pack_right(own, depth, 0, right.words_mut());
+        columns.resize(K::left_columns_len(classes.len(), width));
+        let (row_stride, depth_stride) = kernel.left_columns(softmax, width, columns.words_mut());
+        let shape = ProductShape {
+            rows: self.problem.samples(),
+            cols: depth,
+            depth: classes.len().div_ceil(K::Word::ELEMENTS),
+        };
+        let left = LeftOperand { words: columns.words(), row_stride, depth_stride };
+        let output = if add { Output::Add } else { Output::Overwrite };
+        product(kernel, left, right.words(), shape, features, depth, output);
     }
 
     /// Adds the label terms of a block's weights and bias.
@@ -276,10 +351,10 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
         }
     }
 
-    /// Initialises the features' gradient with its label terms, to which the groups are then added.
-    fn init_features(&self, features: &mut [f32]) {
+    /// Adds the label terms and the sums of all runs, in order.
+    fn sum_features(&self, features: &mut [f32], runs: &[f32]) {
         const CHUNK: usize = 16;
-        let depth = self.problem.depth;
+        let (depth, len) = (self.problem.depth, features.len());
         let tasks: Vec<_> = features.chunks_mut(CHUNK * depth).enumerate().collect();
         self.plan.for_each(
             tasks,
@@ -291,32 +366,13 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
                     let class = self.problem.labels[sample] as usize;
                     let own = (label.along_feature, self.problem.feature(sample));
                     label.combine(self.kernel, own, self.problem.weight(class), out, false);
-                }
-            },
-        );
-    }
-
-    /// Adds the terms of a group's classes to the features' gradient.
-    fn add_to_features(&self, features: &mut [f32], group: &[FeatureGradientOperands]) {
-        let depth = self.problem.depth;
-        let samples = self.problem.samples();
-        let chunks = samples.div_ceil(2 * K::MR);
-        let rows = samples.div_ceil(chunks);
-        let tasks: Vec<_> = features.chunks_mut(rows * depth).enumerate().collect();
-        self.plan.for_each(
-            tasks,
-            || (),
-            |(), (chunk, features)| {
-                for block in group {
-                    let (row_stride, depth_stride) = block.strides;
-                    let words = &block.columns.words()[chunk * rows * row_stride..];
-                    let shape = ProductShape {
-                        rows: features.len() / depth,
-                        cols: depth,
-                        depth: block.depth,
-                    };
-                    let left = LeftOperand { words, row_stride, depth_stride };
-                    product(self.kernel, left, block.right.words(), shape, features, depth, true);
+                    for run in runs.chunks_exact(len) {
+                        let terms = &run[sample * depth..][..depth];
+                        self.kernel.vectorize(
+                            #[inline(always)]
+                            || out.iter_mut().zip(terms).for_each(|(o, term)| *o += term),
+                        );
+                    }
                 }
             },
         );

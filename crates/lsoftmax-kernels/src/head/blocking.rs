@@ -8,13 +8,33 @@ use rayon::prelude::*;
 
 use super::{HeadProblem, SAVED_LOGITS_BYTES};
 use crate::buffer::Buffer;
-use crate::kernel::{Kernel, OperandWord, ProductShape, product, right_len};
+use crate::kernel::{Kernel, OperandWord, Output, ProductShape, product, right_len};
 use crate::softmax::{LANES, add_to_rows, scale_rows};
 
 /// Maximum working memory of a group; a group has at least one block.
 const GROUP_BYTES: usize = 8 << 20;
+/// The most runs of blocks in the backward pass.
+const MAX_RUNS: usize = 16;
+/// The most bytes of their features' gradients, if there are more than two.
+const RUN_BYTES: usize = 8 << 20;
 /// Multiply-adds below which waking other threads costs more than it gains.
 const MIN_PARALLEL_WORK: usize = 1 << 21;
+
+/// Samples of a part are a multiple of this, so that all panels but the last are whole.
+const PART_SAMPLES: usize = 64;
+/// The most parts of the samples.
+const MAX_SAMPLE_PARTS: usize = 16;
+
+/// Divides the samples into parts, each of them a task. Only one if the classes make enough tasks.
+pub(super) fn sample_parts<K: Kernel>(problem: &HeadProblem<'_>) -> Vec<Range<usize>> {
+    let samples = problem.samples();
+    let parts = match BlockPlan::new::<K>(problem).blocks() {
+        1 => (problem.work() / MIN_PARALLEL_WORK).clamp(1, MAX_SAMPLE_PARTS),
+        _ => 1,
+    };
+    let size = samples.div_ceil(parts).next_multiple_of(PART_SAMPLES);
+    (0..samples).step_by(size).map(|start| start..(start + size).min(samples)).collect()
+}
 
 /// The division of a problem's classes.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +80,13 @@ impl BlockPlan {
     pub fn groups(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let (blocks, size) = (self.blocks(), self.group_blocks);
         (0..blocks).step_by(size).map(move |start| start..(start + size).min(blocks))
+    }
+
+    /// The runs of blocks of the backward pass, each with its own sum of a features' gradient of `len` floats.
+    pub fn runs(&self, len: usize) -> Vec<Range<usize>> {
+        let (blocks, most) = (self.blocks(), (RUN_BYTES / (4 * len.max(1))).clamp(2, MAX_RUNS));
+        let size = if self.parallel { blocks.div_ceil(most) } else { blocks };
+        (0..blocks).step_by(size).map(|start| start..(start + size).min(blocks)).collect()
     }
 
     /// The classes of a block.
@@ -179,7 +206,7 @@ pub(super) fn block_logits<K: Kernel>(
         depth: problem.depth.div_ceil(K::Word::ELEMENTS),
     };
     let left = kernel.left_rows(weights, problem.depth, words);
-    product(kernel, left, samples_right, shape, logits, width, false);
+    product(kernel, left, samples_right, shape, logits, width, Output::Overwrite);
     if problem.normalised_weights {
         kernel.vectorize(
             #[inline(always)]

@@ -2,8 +2,12 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::HeadProblem;
-use super::blocking::{BlockPlan, SamplesByLabel, block_logits, mask_labels, pack_samples};
+use super::blocking::{
+    BlockPlan, SamplesByLabel, block_logits, mask_labels, pack_samples, sample_parts,
+};
 use super::label::{Geometry, geometry};
 use crate::buffer::Buffer;
 use crate::engine::Engine;
@@ -36,8 +40,16 @@ pub struct HeadForward {
     pub(super) engine: Engine,
     /// 1/|W_j| of every class, 0 where W_j is zero; empty unless weights are normalised.
     pub(super) class_scales: Vec<f32>,
+    /// Of each part of the samples.
+    pub(super) parts: Vec<SamplesForward>,
+}
+
+/// What the backward pass needs of some samples.
+#[derive(Clone, Debug)]
+pub(super) struct SamplesForward {
+    pub range: Range<usize>,
     /// Logits of the first classes, those of the labels replaced by −∞.
-    pub(super) saved_logits: Buffer,
+    pub saved_logits: Buffer,
 }
 
 impl HeadForward {
@@ -71,7 +83,31 @@ struct ForwardTask<'a> {
 /// Computes the forward pass. If a backward pass will follow, `save_logits` spares it from computing
 /// logits again.
 pub fn forward(engine: Engine, problem: &HeadProblem<'_>, save_logits: bool) -> HeadForward {
-    with_kernel!(engine, |kernel| run(kernel, engine, problem, save_logits))
+    with_kernel!(engine, |kernel| run_parts(kernel, engine, problem, save_logits))
+}
+
+/// Computes every part of the samples by itself.
+fn run_parts<K: Kernel>(
+    kernel: K,
+    engine: Engine,
+    problem: &HeadProblem<'_>,
+    save_logits: bool,
+) -> HeadForward {
+    let ranges = sample_parts::<K>(problem);
+    if ranges.len() == 1 {
+        return run(kernel, engine, problem, save_logits);
+    }
+    let parts = ranges.into_par_iter().map(|range| {
+        let mut part = run(kernel, engine, &problem.of_samples(&range), save_logits);
+        part.parts[0].range = range;
+        part
+    });
+    let merged = parts.collect::<Vec<_>>().into_iter().reduce(|mut all, part| {
+        all.samples.extend(part.samples);
+        all.parts.extend(part.parts);
+        all
+    });
+    merged.expect("there is at least one sample")
 }
 
 fn run<K: Kernel>(
@@ -135,7 +171,8 @@ fn run<K: Kernel>(
         sample.others_max = before.max(after);
         sample.correct = before < label.plain && after <= label.plain;
     }
-    HeadForward { samples, weight_norms: norms, engine, class_scales, saved_logits }
+    let parts = vec![SamplesForward { range: 0..problem.samples(), saved_logits }];
+    HeadForward { samples, weight_norms: norms, engine, class_scales, parts }
 }
 
 /// Working memory of a thread.

@@ -10,6 +10,8 @@
 //! a copy of W: logits are scaled by class, and the gradient is scaled and projected, in blocks that are
 //! in cache.
 
+use std::ops::Range;
+
 mod backward;
 mod blocking;
 mod forward;
@@ -125,6 +127,15 @@ impl<'a> HeadProblem<'a> {
     /// The number of classes.
     pub fn classes(&self) -> usize {
         self.classes
+    }
+
+    /// The same classes with some of the samples.
+    fn of_samples(&self, samples: &Range<usize>) -> Self {
+        Self {
+            features: &self.features[samples.start * self.depth..samples.end * self.depth],
+            labels: &self.labels[samples.clone()],
+            ..*self
+        }
     }
 
     fn feature(&self, sample: usize) -> &'a [f32] {
