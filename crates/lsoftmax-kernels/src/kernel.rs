@@ -96,6 +96,10 @@ pub(crate) struct MicroKernelArgs<'a, W> {
     pub out_stride: usize,
     /// Whether to add to `out` rather than overwrite it.
     pub add: bool,
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only AMX can say it to the CPU")
+    )]
     pub reused: Reused,
 }
 

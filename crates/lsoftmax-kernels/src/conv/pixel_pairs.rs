@@ -9,6 +9,11 @@
 //! A pixel that is not there counts as 0 · x, so unlike a skipped one it spreads an x that is infinite or
 //! NaN to the other taps of the same channels.
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "only AMX uses pairs of pixels")
+)]
+
 use super::geometry::ConvAxis;
 use super::layout::{CHANNELS, IMAGES};
 
