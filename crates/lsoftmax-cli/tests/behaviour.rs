@@ -2,6 +2,7 @@
 
 mod program;
 
+use std::path::Path;
 use std::process::Stdio;
 
 use program::{Batch, command, failed, json, lsoftmax, printed, refused};
@@ -163,4 +164,26 @@ fn a_full_disk_is_a_failure() {
         command(&["data", "list"]).stdout(full).stderr(Stdio::piped()).spawn().expect("it starts");
     let output = child.wait_with_output().expect("it ends");
     assert!(failed(output, 1).contains("cannot be printed"));
+}
+
+#[test]
+fn the_tests_that_the_document_on_reliability_names_exist() {
+    let document = include_str!("../../../docs/reliability.md");
+    let rows = document.lines().skip_while(|line| !line.starts_with("| when |")).skip(2);
+    let last_cells = rows
+        .take_while(|line| line.starts_with('|'))
+        .filter_map(|row| row.trim_end_matches(" |").rsplit(" | ").next());
+    let names: Vec<&str> = last_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut tests = String::new();
+    for of_crate in std::fs::read_dir(crates).expect("a directory").flatten() {
+        for file in std::fs::read_dir(of_crate.path().join("tests")).into_iter().flatten().flatten()
+        {
+            tests.push_str(&std::fs::read_to_string(file.path()).unwrap_or_default());
+        }
+    }
+    for name in names {
+        assert!(tests.contains(&format!("#[test]\nfn {name}()")), "there is no test {name}");
+    }
 }

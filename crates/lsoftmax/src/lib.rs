@@ -45,3 +45,8 @@ pub use number::Number;
 pub use report::{Angles, NormRange, Norms, Report};
 pub use successors::{AdditiveMargin, AngleError, CombinedMargin, Continuation, CosineMargin};
 pub use successors_config::{ASoftmaxConfig, ArcFaceConfig, CosFaceConfig, NormSoftmaxConfig};
+
+/// The example of the repository's README, which is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
