@@ -31,7 +31,7 @@ fn help_and_version_are_complete() {
 
 #[test]
 fn a_usage_error_names_the_help_of_its_own_command() {
-    let commands: [&[&str]; 21] = [
+    let commands: [&[&str]; 22] = [
         &["loss"],
         &["train"],
         &["eval"],
@@ -40,6 +40,7 @@ fn a_usage_error_names_the_help_of_its_own_command() {
         &["export"],
         &["runs"],
         &["compare"],
+        &["network"],
         &["plot"],
         &["reproduce"],
         &["record"],
@@ -84,8 +85,9 @@ fn the_help_lists_the_commands() {
         lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
     };
     let training = ["loss", "train", "eval", "predict", "embed", "export"];
-    let runs = ["runs", "compare", "plot", "reproduce", "record", "report", "completions"];
-    let others = ["verify", "bench", "data", "help"];
+    let runs = ["runs", "compare", "network", "plot"];
+    let others =
+        ["reproduce", "record", "report", "completions", "verify", "bench", "data", "help"];
     assert_eq!(listed(&[]), [&training[..], &runs, &others].concat());
     assert_eq!(listed(&["bench"]), ["head", "train", "help"]);
     assert_eq!(listed(&["data"]), ["list", "fetch", "check", "help"]);

@@ -6,7 +6,7 @@ mod program;
 use std::collections::BTreeSet;
 use std::fs;
 
-use lsoftmax_testing::{assert_documented, key_paths};
+use lsoftmax_testing::{assert_documented, key_paths, undocumented_keys};
 use program::run::{Reference, TINY, done, recipe, temporary_run, text_of, train};
 use program::{Batch, json, lsoftmax, lsoftmax_in};
 use serde_json::Value;
@@ -43,6 +43,8 @@ fn the_keys_of_commands_are_documented() {
     let train = ["bench", "train", "--network", "mnist", "--batch", "2", "--steps", "1", "--json"];
     check("## bench train --json", &[json(lsoftmax(&train))]);
 
+    check("## network --json", &[json(lsoftmax(&["network", "mnist", "--json"]))]);
+
     let (directory, run) = temporary_run();
     Reference::get().put(&run);
     let inside = |words: &[&str]| json(lsoftmax_in(directory.path(), words));
@@ -64,6 +66,8 @@ fn the_files_of_a_real_run_have_no_other_keys() {
         ("model.json", "## model.json"),
     ] {
         let text = fs::read_to_string(run.join(file)).expect("a file");
-        check(heading, &[serde_json::from_str(&text).expect("JSON")]);
+        let found = key_paths(&serde_json::from_str(&text).expect("JSON"));
+        let other = undocumented_keys(DOCUMENT, heading, &found);
+        assert!(found.len() > 5 && other.is_empty(), "{file}: {other:?}");
     }
 }

@@ -15,10 +15,11 @@ use lsoftmax_lab::inference::{EmbedReport, Prediction};
 use lsoftmax_lab::model_file::ModelDescription;
 use lsoftmax_lab::objective::BatchMetrics;
 use lsoftmax_lab::plot::Plotted;
+use lsoftmax_lab::recipe::Keep;
 use lsoftmax_lab::run::{Environment, Metric, Rollback};
 use lsoftmax_lab::runs::{RunListing, RunSetup, RunState};
 use lsoftmax_lab::test_details::{Plane, TestDetails};
-use lsoftmax_lab::train::RunSummary;
+use lsoftmax_lab::train::{KeptModel, RunSummary};
 use lsoftmax_nn::NetworkConfig;
 use lsoftmax_testing::{assert_documented, key_paths};
 use serde::Serialize;
@@ -73,6 +74,8 @@ fn the_keys_of_the_files_of_a_run_are_documented() {
             test: Some(evaluation()),
             seconds: 1.5,
             rollbacks: 0,
+            kept: Some(KeptModel { model: Keep::Best, step: 1, averaged: true }),
+            extended_from: vec![1],
             environment: environment(),
         },
     );

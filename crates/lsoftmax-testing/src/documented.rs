@@ -42,6 +42,24 @@ pub fn documented_keys(document: &str, heading: &str) -> BTreeSet<String> {
     keys
 }
 
+/// The keys that are not among those documented below a heading.
+pub fn undocumented_keys<'a>(
+    document: &str,
+    heading: &str,
+    found: &'a BTreeSet<String>,
+) -> Vec<&'a String> {
+    let documented = documented_keys(document, heading);
+    found.iter().filter(|path| !documented.iter().any(|key| covers(key, path))).collect()
+}
+
+/// Whether a documented key stands for a path.
+fn covers(key: &str, path: &str) -> bool {
+    match key.strip_suffix(".*") {
+        Some(object) => path.strip_prefix(object).is_some_and(|rest| rest.starts_with('.')),
+        None => path == key,
+    }
+}
+
 /// Asserts that the keys found are those documented below a heading. A documented `head.*` stands for all
 /// keys of `head`.
 ///
@@ -49,13 +67,8 @@ pub fn documented_keys(document: &str, heading: &str) -> BTreeSet<String> {
 /// When they differ.
 #[track_caller]
 pub fn assert_documented(document: &str, heading: &str, found: &BTreeSet<String>) {
+    let missing = undocumented_keys(document, heading, found);
     let documented = documented_keys(document, heading);
-    let covers = |key: &str, path: &str| match key.strip_suffix(".*") {
-        Some(object) => path.strip_prefix(object).is_some_and(|rest| rest.starts_with('.')),
-        None => path == key,
-    };
-    let missing: Vec<_> =
-        found.iter().filter(|path| !documented.iter().any(|key| covers(key, path))).collect();
     let unknown: Vec<_> =
         documented.iter().filter(|key| !found.iter().any(|path| covers(key, path))).collect();
     assert!(

@@ -9,5 +9,5 @@ mod random;
 
 pub use compare::{assert_close, assert_close_to_scale, largest};
 pub use convolution::Convolution;
-pub use documented::{assert_documented, documented_keys, key_paths};
+pub use documented::{assert_documented, documented_keys, key_paths, undocumented_keys};
 pub use random::{Congruential, SplitMix};
