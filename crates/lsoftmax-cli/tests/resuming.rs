@@ -4,6 +4,9 @@ mod program;
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
 
 use program::run::{
     Reference, TINY, checkpoints, done, ended, metrics, recipe, result, resume, temporary_run,
@@ -199,4 +202,42 @@ fn a_run_is_replaced_only_when_asked_and_other_files_stay() {
     assert_eq!(result(&run), result(&fresh));
     assert_eq!(checkpoints(&run).len(), checkpoints(&fresh).len());
     assert_eq!(fs::read_to_string(run.join("notes.txt")).expect("a file"), "mine");
+}
+
+/// Optimiser, average, best model, initial weights and augmentation, killed at any moment.
+#[test]
+fn a_run_with_every_kind_of_state_killed_repeatedly_ends_with_the_same_bits() {
+    let (directory, run) = temporary_run();
+    let base = directory.path().join("base");
+    Reference::get().put(&base);
+    let augment = "augment = { pad = 2, crop = {}, colour = { brightness = 0.5 }, erase = {} }";
+    let text = TINY.replace("data = \"mnist\"", &format!("data = \"mnist\"\n{augment}"));
+    let recipe = recipe(directory.path(), &text);
+    let base = text_of(&base);
+    let words = [&recipe, "--optimiser", "adamw", "--learning-rate", "0.01", "--cosine"];
+    let more = ["--warmup", "9", "--keep", "best", "--early-stopping", "9", "--average", "0.9"];
+    let init = ["--init", &base, "--freeze", "1", "--trunk-rate", "0.5", "--out"];
+    let start = |out: &Path| train(&[&words[..], &more, &init, &[&text_of(out)]].concat());
+    let whole = directory.path().join("whole");
+    done(start(&whole));
+    let mut kills = 0;
+    loop {
+        let begun = run.join("recipe.toml").is_file();
+        let mut command = if begun { resume(&run) } else { start(&run) };
+        let mut child = command.stderr(Stdio::null()).spawn().expect("the program starts");
+        // Longer each time, so that it makes progress on a busy machine, too.
+        sleep(Duration::from_millis(40 + 37 * kills));
+        let ended = child.try_wait().expect("a status");
+        if let Some(status) = ended {
+            assert!(status.success(), "{status}");
+            break;
+        }
+        child.kill().expect("it can be killed");
+        child.wait().expect("a status");
+        kills += 1;
+    }
+    assert!(kills >= 3, "it was killed {kills} times");
+    assert_eq!(result(&run), result(&whole));
+    let last = |run: &Path| fs::read(run.join("model.last.safetensors")).expect("a file");
+    assert_eq!(last(&run), last(&whole));
 }
