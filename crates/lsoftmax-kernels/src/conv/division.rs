@@ -16,7 +16,7 @@ const TASKS: usize = 64;
 /// A section computes a few rows that the one before it has computed as well, so sections are the shorter, the
 /// fewer blocks there are.
 pub(super) fn sections(blocks: usize, count: usize, rows: usize) -> Vec<Range<usize>> {
-    let least_rows = if blocks < 4 { 2 } else { 8 };
+    let least_rows = (2 * blocks).min(16);
     let most = (count * rows / least_rows).max(1);
     let sections = (TASKS / blocks).clamp(1, most);
     divide(count, count.div_ceil(sections), 1).collect()
@@ -34,6 +34,6 @@ mod tests {
             assert_eq!(covered, (0..count).collect::<Vec<_>>());
         }
         let tasks = |blocks| blocks * sections(blocks, 32, 1).len();
-        assert_eq!([1, 2, 4, 16, 64].map(tasks), [16, 32, 16, 64, 64]);
+        assert_eq!([1, 2, 4, 16, 64].map(tasks), [16, 16, 16, 32, 64]);
     }
 }

@@ -58,7 +58,8 @@ pub fn backward(
 ) -> HeadGradients {
     let lengths = [forward.samples.len(), upstream.len(), lse.len(), labels.len()];
     assert_eq!(lengths, [problem.samples(); 4], "one entry per sample");
-    let run_part = |part: &SamplesForward| {
+    let mut features = Buffer::new(if wanted.features { problem.features.len() } else { 0 });
+    let run_part = |part: &SamplesForward, features: &mut [f32]| {
         let range = part.range.clone();
         let terms = SampleTerms {
             samples: &forward.samples[range.clone()],
@@ -67,33 +68,31 @@ pub fn backward(
             labels: &labels[range.clone()],
         };
         let problem = &problem.of_samples(&range);
-        with_kernel!(forward.engine, |kernel| run(kernel, problem, forward, part, terms, wanted))
+        with_kernel!(forward.engine, |kernel| run(
+            kernel, problem, forward, part, terms, wanted, features
+        ))
     };
-    match &forward.parts[..] {
-        [whole] => run_part(whole),
+    let [weights, bias] = match &forward.parts[..] {
+        [whole] => run_part(whole, &mut features),
         parts => {
-            let parts: Vec<_> = parts.par_iter().map(run_part).collect();
-            merged(&parts)
+            let mut rest = &mut features[..];
+            let tasks = parts.iter().map(|part| {
+                let own = rest.split_off_mut(..part.range.len() * problem.depth);
+                (part, own.unwrap_or_default())
+            });
+            let tasks: Vec<_> = tasks.collect();
+            let found = tasks.into_par_iter().map(|(part, features)| run_part(part, features));
+            // The parts are added in order.
+            let found = found.collect::<Vec<_>>().into_iter().reduce(|mut sum, part| {
+                for (sum, part) in sum.iter_mut().zip(&part) {
+                    sum.iter_mut().zip(part.iter()).for_each(|(sum, value)| *sum += value);
+                }
+                sum
+            });
+            found.expect("there is at least one sample")
         }
-    }
-}
-
-/// The gradients of all samples, of which each part has some.
-fn merged(parts: &[HeadGradients]) -> HeadGradients {
-    let sum = |gradient: fn(&HeadGradients) -> &Buffer| {
-        let mut sum = gradient(&parts[0]).clone();
-        for part in &parts[1..] {
-            sum.iter_mut().zip(gradient(part).iter()).for_each(|(sum, value)| *sum += value);
-        }
-        sum
     };
-    let mut features = Buffer::new(parts.iter().map(|part| part.features.len()).sum());
-    let mut rest = &mut features[..];
-    for part in parts {
-        let own = rest.split_off_mut(..part.features.len()).unwrap_or_default();
-        own.copy_from_slice(&part.features);
-    }
-    HeadGradients { features, weights: sum(|part| &part.weights), bias: sum(|part| &part.bias) }
+    HeadGradients { features, weights, bias }
 }
 
 /// The arguments of [`backward`] that have one entry per sample.
@@ -127,6 +126,7 @@ struct BackwardScratch {
     right: Buffer,
 }
 
+/// Computes some samples: writes the features' gradient, and returns those of weights and bias.
 fn run<K: Kernel>(
     kernel: K,
     problem: &HeadProblem<'_>,
@@ -134,7 +134,8 @@ fn run<K: Kernel>(
     part: &SamplesForward,
     terms: SampleTerms<'_>,
     wanted: WantedGradients,
-) -> HeadGradients {
+    features: &mut [f32],
+) -> [Buffer; 2] {
     let SampleTerms { samples, upstream, lse, labels } = terms;
     let plan = BlockPlan::new::<K>(problem);
     // A probability is e^(z − max) · e^(max − lse). e^(z − lse) would save a factor, but lse rounded
@@ -166,7 +167,7 @@ fn run<K: Kernel>(
             false => Buffer::default(),
         },
     };
-    pass.run()
+    pass.run(features)
 }
 
 fn padded(values: impl Iterator<Item = f32>, width: usize, padding: f32) -> Vec<f32> {
@@ -193,10 +194,10 @@ struct HeadBackwardPass<'a, K: Kernel> {
 }
 
 impl<K: Kernel> HeadBackwardPass<'_, K> {
-    fn run(&self) -> HeadGradients {
+    /// Writes the features' gradient, and returns those of weights and bias.
+    fn run(&self, features: &mut [f32]) -> [Buffer; 2] {
         let (plan, depth, wanted) = (&self.plan, self.problem.depth, self.wanted);
         let buffer = |wanted: bool, len| Buffer::new(if wanted { len } else { 0 });
-        let mut features = buffer(wanted.features, self.problem.features.len());
         let mut weights = buffer(wanted.weights, self.problem.weights.len());
         let mut bias = buffer(wanted.bias, plan.classes);
         let runs = plan.runs(features.len());
@@ -215,9 +216,9 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
             self.run_of_blocks(scratch, task)
         });
         if wanted.features {
-            self.sum_features(&mut features, &run_features);
+            self.sum_features(features, &run_features);
         }
-        HeadGradients { features, weights, bias }
+        [weights, bias]
     }
 
     /// Computes a run of blocks, one after the other.

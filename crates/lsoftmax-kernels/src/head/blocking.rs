@@ -15,6 +15,8 @@ use crate::softmax::{LANES, add_to_rows, scale_rows};
 const GROUP_BYTES: usize = 8 << 20;
 /// The most runs of blocks in the backward pass.
 const MAX_RUNS: usize = 16;
+/// Blocks of a run, if there are so many: adding the sums of the runs should cost little beside the runs.
+const MIN_RUN_BLOCKS: usize = 3;
 /// The most bytes of their features' gradients, if there are more than two.
 const RUN_BYTES: usize = 8 << 20;
 /// Multiply-adds below which waking other threads costs more than it gains.
@@ -84,9 +86,10 @@ impl BlockPlan {
 
     /// The runs of blocks of the backward pass, each with its own sum of a features' gradient of `len` floats.
     pub fn runs(&self, len: usize) -> Vec<Range<usize>> {
-        let (blocks, most) = (self.blocks(), (RUN_BYTES / (4 * len.max(1))).clamp(2, MAX_RUNS));
-        let size = if self.parallel { blocks.div_ceil(most) } else { blocks };
-        (0..blocks).step_by(size).map(|start| start..(start + size).min(blocks)).collect()
+        let blocks = self.blocks();
+        let most = (RUN_BYTES / (4 * len.max(1))).clamp(2, MAX_RUNS);
+        let runs = if self.parallel { (blocks / MIN_RUN_BLOCKS).clamp(1, most) } else { 1 };
+        (0..runs).map(|run| run * blocks / runs..(run + 1) * blocks / runs).collect()
     }
 
     /// The classes of a block.
