@@ -8,7 +8,7 @@ use burn::tensor::DeviceIndex;
 #[cfg(feature = "wgpu")]
 use burn::tensor::DeviceKind;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lsoftmax::{LambdaSchedule, Precision};
+use lsoftmax::{LambdaSchedule, Precision, SampleRate};
 use lsoftmax_data::{Set, Split};
 use lsoftmax_lab::head::HeadKind;
 use lsoftmax_lab::optimiser::{AdamW, Optimiser, Sgd};
@@ -20,6 +20,11 @@ pub fn head() -> impl TypedValueParser<Value = HeadKind> {
 
 pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "must be a number".into())
+}
+
+pub fn sample_rate(text: &str) -> Result<SampleRate, String> {
+    let rate = text.trim().parse().unwrap_or(f64::NAN);
+    SampleRate::new(rate).map_err(|_| "must be a number above 0 and at most 1".into())
 }
 
 pub fn lambda(text: &str) -> Result<f64, String> {

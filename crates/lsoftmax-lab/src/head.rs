@@ -4,7 +4,7 @@ use std::fmt;
 
 use lsoftmax::{
     AdditiveMargin, AngleError, AngularMargin, CosineMargin, Margin, MarginError, MarginHead,
-    Normalisation, Number,
+    Normalisation, Number, SampleRate,
 };
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Error as _, IntoDeserializer, MapAccess, Visitor};
@@ -90,6 +90,7 @@ pub struct HeadSettings {
     margin: HeadMargin,
     normalisation: Normalisation,
     learned_scale: bool,
+    sample_rate: SampleRate,
 }
 
 /// The margin of any head.
@@ -157,13 +158,18 @@ impl HeadSettings {
             (HeadKind::ASoftmax, None) => Normalisation::Weights,
             (_, None) => Normalisation::None,
         };
-        Ok(Self { margin, normalisation, learned_scale: false })
+        let sample_rate = SampleRate::ALL;
+        Ok(Self { margin, normalisation, learned_scale: false, sample_rate })
     }
 
     /// L-Softmax with this margin; with 1 it is softmax.
     pub const fn l_softmax(margin: Margin) -> Self {
-        let margin = HeadMargin::Multiplied(margin);
-        Self { margin, normalisation: Normalisation::None, learned_scale: false }
+        Self {
+            margin: HeadMargin::Multiplied(margin),
+            normalisation: Normalisation::None,
+            learned_scale: false,
+            sample_rate: SampleRate::ALL,
+        }
     }
 
     /// This head with another margin or scale; softmax becomes L-Softmax.
@@ -177,7 +183,7 @@ impl HeadSettings {
         };
         let own_margin = kind.default_margin().map(|_| self.margin.value());
         let changed = Self::new(kind, margin.or(own_margin), scale.or(self.scale()))?;
-        Ok(Self { learned_scale: self.learned_scale, ..changed })
+        Ok(Self { margin: changed.margin, normalisation: changed.normalisation, ..self })
     }
 
     /// This head with a scale that is learned, starting at its own.
@@ -190,6 +196,12 @@ impl HeadSettings {
         }
         self.learned_scale = true;
         Ok(self)
+    }
+
+    /// This head with a share of the classes in each training step.
+    pub fn with_sample_rate(mut self, rate: SampleRate) -> Self {
+        self.sample_rate = rate;
+        self
     }
 
     /// Its name; L-Softmax with m = 1 is softmax.
@@ -227,22 +239,29 @@ impl HeadSettings {
         self.normalisation == Normalisation::None
     }
 
+    /// Whether a training step uses only a share of the classes.
+    pub fn is_sampled(self) -> bool {
+        self.sample_rate != SampleRate::ALL
+    }
+
     /// This head with the weights of another.
     pub fn apply<M: AngularMargin>(self, head: MarginHead<M>) -> MarginHead<HeadMargin> {
         let head = head.with_margin(self.margin).with_normalisation(self.normalisation);
+        let head = head.with_sample_rate(self.sample_rate);
         if self.learned_scale { head.with_learned_scale() } else { head }
     }
 
     /// A short name for files: `m4` for L-Softmax, such as `arcface-m0.5-scale64` for others.
     pub fn file_name(self) -> String {
         let kind = self.kind();
-        if self.is_free() {
-            return format!("m{}", self.margin.value());
+        let mut name = format!("m{}", self.margin.value());
+        if !self.is_free() {
+            let margin = kind.default_margin().map_or(String::new(), |_| format!("-{name}"));
+            let scale = self.scale().map_or(String::new(), |scale| format!("-scale{scale}"));
+            let learned = if self.learned_scale { "-learned" } else { "" };
+            name = format!("{kind}{margin}{scale}{learned}");
         }
-        let margin = kind.default_margin().map(|_| format!("-m{}", self.margin.value()));
-        let scale = self.scale().map(|scale| format!("-scale{scale}"));
-        let learned = if self.learned_scale { "-learned" } else { "" };
-        format!("{kind}{}{}{learned}", margin.unwrap_or_default(), scale.unwrap_or_default())
+        if self.is_sampled() { format!("{name}-sampled{}", self.sample_rate.value()) } else { name }
     }
 }
 
@@ -256,7 +275,13 @@ impl fmt::Display for HeadSettings {
         if let Some(scale) = self.scale() {
             write!(f, ", s = {scale}")?;
         }
-        if self.learned_scale { f.write_str(" (learned)") } else { Ok(()) }
+        if self.learned_scale {
+            f.write_str(" (learned)")?;
+        }
+        match self.is_sampled() {
+            true => write!(f, ", {} of the classes", self.sample_rate.value()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -271,6 +296,8 @@ struct HeadTable {
     scale: Option<f64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     learned_scale: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sample_rate: Option<SampleRate>,
 }
 
 impl Serialize for HeadSettings {
@@ -281,6 +308,7 @@ impl Serialize for HeadSettings {
             margin: name.default_margin().map(|_| self.margin.value()),
             scale: self.scale(),
             learned_scale: self.learned_scale,
+            sample_rate: self.is_sampled().then_some(self.sample_rate),
         };
         table.serialize(serializer)
     }
@@ -291,6 +319,7 @@ impl TryFrom<HeadTable> for HeadSettings {
 
     fn try_from(table: HeadTable) -> Result<Self, HeadSettingsError> {
         let head = Self::new(table.name, table.margin, table.scale)?;
+        let head = head.with_sample_rate(table.sample_rate.unwrap_or_default());
         if table.learned_scale { head.with_learned_scale() } else { Ok(head) }
     }
 }

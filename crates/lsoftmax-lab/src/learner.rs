@@ -2,7 +2,8 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{GradientsAccumulator, GradientsParams, ModuleOptimizer};
-use burn::tensor::{Bytes, Tensor};
+use burn::tensor::{Bytes, Tensor, TensorData};
+use lsoftmax::{MarginHead, RowSgd, SampleRate, SampledHead};
 
 use crate::batch::LabelledImages;
 use crate::model::{Classifier, ModelError};
@@ -16,6 +17,14 @@ pub struct Learner {
     optimiser: ModuleOptimizer,
     objective: Objective,
     clip_norm: Option<f64>,
+    /// If a step uses only a share of the classes.
+    sampling: Option<Sampling>,
+}
+
+/// How the weights of sampled classes are drawn and updated.
+struct Sampling {
+    seed: u64,
+    optimiser: RowSgd,
 }
 
 /// Why a step failed. Parameters are unchanged, but batch norm has already counted the batches.
@@ -45,12 +54,30 @@ pub struct StepSettings {
     pub lambda: f64,
     /// The learning rate.
     pub rate: f64,
+    /// The number of steps before this one, by which sampled classes are drawn.
+    pub step: u64,
 }
 
 impl Learner {
     /// A model, on a device with autodiff, and a fresh optimiser.
+    ///
+    /// # Panics
+    /// When the head samples classes and the optimiser is not SGD with plain momentum.
     pub fn new(model: Classifier, optimiser: &Optimiser, objective: Objective) -> Self {
-        Self { model: Some(model), optimiser: optimiser.init(1.0), objective, clip_norm: None }
+        let sampling = (model.head.sample_rate != SampleRate::ALL).then(|| Sampling {
+            seed: 0,
+            optimiser: optimiser.init_rows().expect("sampled classes need SGD with plain momentum"),
+        });
+        let (model, optimiser) = (Some(model), optimiser.init(1.0));
+        Self { model, optimiser, objective, clip_norm: None, sampling }
+    }
+
+    /// Sets the seed by which classes are drawn, if the head samples them; 0 by default.
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        if let Some(sampling) = &mut self.sampling {
+            sampling.seed = seed;
+        }
+        self
     }
 
     /// Clips the global norm of the gradients of a step to this value.
@@ -94,23 +121,74 @@ impl Learner {
         settings: StepSettings,
         inspect: impl FnOnce(&Classifier, &mut GradientsParams) -> Result<(), StepError>,
     ) -> Result<BatchMetrics, StepError> {
-        let (mut gradients, metrics) = self.gradients(batches, settings.lambda)?;
-        inspect(self.model(), &mut gradients)?;
-        if let Some(max_norm) = self.clip_norm {
-            clip(self.model(), &mut gradients, max_norm);
-        }
+        let (gradients, metrics) = match self.sampling.take() {
+            None => self.prepared_gradients(self.model(), batches, settings.lambda, inspect)?,
+            Some(mut sampling) => {
+                let found = self.sampled_step(&mut sampling, batches, settings, inspect);
+                self.sampling = Some(sampling);
+                found?
+            }
+        };
         self.update(settings.rate, gradients);
         Ok(metrics)
+    }
+
+    /// Takes a step on the weights of sampled classes; returns the other gradients and the metrics.
+    fn sampled_step(
+        &mut self,
+        sampling: &mut Sampling,
+        batches: impl ExactSizeIterator<Item = LabelledImages>,
+        settings: StepSettings,
+        inspect: impl FnOnce(&Classifier, &mut GradientsParams) -> Result<(), StepError>,
+    ) -> Result<(GradientsParams, BatchMetrics), StepError> {
+        let StepSettings { lambda, rate, step } = settings;
+        let mut batches: Vec<LabelledImages> = batches.collect();
+        let labels = batches.iter().map(|batch| batch.labels.clone()).collect();
+        let model = self.model();
+        let sampled = model.head.sampled(Tensor::cat(labels, 0), sampling.seed, step);
+        let SampledHead { head, classes, labels } = sampled.map_err(ModelError::from)?;
+        let mut start = 0;
+        for batch in &mut batches {
+            let end = start + batch.labels.dims()[0];
+            batch.labels = labels.clone().slice(start..end);
+            start = end;
+        }
+        let part = Classifier { network: model.network.clone(), head };
+        let (mut gradients, metrics) =
+            self.prepared_gradients(&part, batches.into_iter(), lambda, inspect)?;
+        if let Some(gradient) = gradients.remove::<2>(part.head.weight.id) {
+            // Owned, so that the rows are updated in place.
+            let Classifier { network, head } = self.take_model();
+            let weight = sampling.optimiser.step(rate, head.weight, classes, gradient);
+            self.model = Some(Classifier { network, head: MarginHead { weight, ..head } });
+        }
+        Ok((gradients, metrics))
+    }
+
+    /// The gradients of a model, inspected and clipped, and the metrics.
+    fn prepared_gradients(
+        &self,
+        model: &Classifier,
+        batches: impl ExactSizeIterator<Item = LabelledImages>,
+        lambda: f64,
+        inspect: impl FnOnce(&Classifier, &mut GradientsParams) -> Result<(), StepError>,
+    ) -> Result<(GradientsParams, BatchMetrics), StepError> {
+        let (mut gradients, metrics) = self.gradients(model, batches, lambda)?;
+        inspect(model, &mut gradients)?;
+        if let Some(max_norm) = self.clip_norm {
+            clip(model, &mut gradients, max_norm);
+        }
+        Ok((gradients, metrics))
     }
 
     /// The gradients of the mean loss of batches of the same size, and the mean of their metrics.
     fn gradients(
         &self,
+        model: &Classifier,
         batches: impl ExactSizeIterator<Item = LabelledImages>,
         lambda: f64,
     ) -> Result<(GradientsParams, BatchMetrics), StepError> {
         let share = 1.0 / batches.len() as f64;
-        let model = self.model();
         let mut accumulator = GradientsAccumulator::new();
         let mut metrics = BatchMetrics::default();
         for batch in batches {
@@ -127,8 +205,12 @@ impl Learner {
 
     /// Applies the gradients. The optimiser takes ownership of the model to update it in place.
     fn update(&mut self, rate: f64, gradients: GradientsParams) {
-        let model = self.model.take().expect("only an update takes the model, and puts it back");
+        let model = self.take_model();
         self.model = Some(self.optimiser.step(rate, model, gradients));
+    }
+
+    fn take_model(&mut self) -> Classifier {
+        self.model.take().expect("only an update takes the model, and puts it back")
     }
 
     /// The optimiser's record, for a checkpoint.
@@ -137,7 +219,14 @@ impl Learner {
     /// When Burn cannot write it.
     pub(crate) fn optimiser_record(&self) -> Result<Vec<u8>, String> {
         let bytes = self.optimiser.into_bytes().map_err(|error| error.to_string())?;
-        Ok(bytes.to_vec())
+        let Some(Sampling { optimiser, .. }) = &self.sampling else { return Ok(bytes.to_vec()) };
+        // The length of Burn's record, the record, and the velocity of the sampled weights.
+        let mut record = (bytes.len() as u64).to_le_bytes().to_vec();
+        record.extend_from_slice(&bytes);
+        if let Some(velocity) = optimiser.velocity() {
+            record.extend(velocity.to_data().iter::<f32>().flat_map(f32::to_le_bytes));
+        }
+        Ok(record)
     }
 
     /// Continues from an optimiser's record.
@@ -145,10 +234,37 @@ impl Learner {
     /// # Errors
     /// When Burn cannot read it.
     pub(crate) fn with_optimiser_record(mut self, record: Vec<u8>) -> Result<Self, String> {
+        let mut record = record;
+        if let Some(Sampling { seed, optimiser }) = self.sampling.take() {
+            let weight = self.model().head.weight.val();
+            let (burn, velocity) = divided(&record, &weight)?;
+            let optimiser = optimiser.with_velocity(velocity);
+            self.sampling = Some(Sampling { seed, optimiser });
+            record = burn;
+        }
         let optimiser = self.optimiser.from_bytes(Bytes::from_bytes_vec(record));
         self.optimiser = optimiser.map_err(|error| error.to_string())?;
         Ok(self)
     }
+}
+
+/// Burn's record and the velocity of sampled weights, as [`Learner::optimiser_record`] joins them.
+fn divided(record: &[u8], weight: &Tensor<2>) -> Result<(Vec<u8>, Option<Tensor<2>>), String> {
+    let (length, rest) = record.split_first_chunk().ok_or("the optimiser's record is too short")?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    let (burn, velocity) =
+        rest.split_at_checked(length).ok_or("the optimiser's record is too short")?;
+    if velocity.is_empty() {
+        return Ok((burn.to_vec(), None));
+    }
+    let (numbers, _) = velocity.as_chunks::<4>();
+    let numbers: Vec<f32> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let shape = weight.dims();
+    if numbers.len() != shape[0] * shape[1] {
+        return Err("the momentum of the head has another size than its weights".into());
+    }
+    let velocity = Tensor::from_data(TensorData::new(numbers, shape), &weight.device());
+    Ok((burn.to_vec(), Some(velocity)))
 }
 
 /// The global norm of the gradients of a model.

@@ -6,6 +6,7 @@ use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamWConfig, ModuleOptimizer, Optimizer, SgdConfig};
 use burn::tensor::{Device, Tensor};
+use lsoftmax::RowSgd;
 use serde::{Deserialize, Serialize};
 
 /// Parameters without weight decay: biases, batch norm, slopes and a learned scale.
@@ -85,6 +86,17 @@ impl From<AdamW> for Optimiser {
 }
 
 impl Optimiser {
+    /// The optimiser of the head's weights if a step uses only some of its classes; only SGD with plain
+    /// momentum has one.
+    pub fn init_rows(&self) -> Option<RowSgd> {
+        match self {
+            Self::Sgd(Sgd { momentum, nesterov: false, weight_decay }) => {
+                Some(RowSgd::new(*momentum, *weight_decay))
+            }
+            _ => None,
+        }
+    }
+
     /// Burn's optimiser for a [`Classifier`](crate::model::Classifier), without state. The learning rate of its
     /// network is multiplied by `trunk_rate`.
     pub fn init(&self, trunk_rate: f64) -> ModuleOptimizer {

@@ -42,6 +42,27 @@ pub struct Plane {
     pub features: Vec<[f32; 2]>,
 }
 
+impl TestDetails {
+    /// The angle in degrees between the mean direction of a class and that of the nearest other class: mean
+    /// over classes. `None` if the cosines are missing or a class has no direction.
+    pub fn angle_between_classes(&self) -> Option<f64> {
+        let classes = 0..self.cosines.len();
+        let cosine = |i: usize, j: usize| self.cosines.get(i)?.get(j).copied();
+        // The mean cosine within a class is the square of the length of its mean unit feature.
+        let angle = |i: usize, j: usize| {
+            let lengths = (cosine(i, i)? * cosine(j, j)?).sqrt();
+            let angle = (cosine(i, j)? / lengths).clamp(-1.0, 1.0).acos().to_degrees();
+            angle.is_finite().then_some(angle)
+        };
+        let nearest = |i: usize| {
+            let others = classes.clone().filter(|j| *j != i).map(|j| angle(i, j));
+            others.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::min)
+        };
+        let angles: Vec<f64> = classes.clone().map(nearest).collect::<Option<_>>()?;
+        (!angles.is_empty()).then(|| angles.iter().sum::<f64>() / angles.len() as f64)
+    }
+}
+
 /// Evaluates a model (on a device without autodiff) on all images, and returns the details of the same
 /// pass.
 ///
@@ -249,6 +270,32 @@ mod tests {
         assert_eq!(plane.features[667], [short(features[20]), short(features[21])]);
         assert!(serde_json::to_string(&plane.features[667]).unwrap().len() <= 13);
         assert_eq!(Plane::of(&[f32::NAN, 0.0], &[0], &weights), None);
+    }
+
+    #[test]
+    fn the_angle_between_classes_is_that_of_their_mean_directions() {
+        // Two images of each class, 20° apart, around 0°, 40° and 100°.
+        let at = |degrees: f32| {
+            let angle = degrees.to_radians();
+            vec![angle.cos(), angle.sin()]
+        };
+        let middles = [0.0, 40.0, 100.0];
+        let images: Vec<(u32, Vec<f32>)> = (0u32..)
+            .zip(middles)
+            .flat_map(|(class, middle)| {
+                // Many images, because a pair of an image and itself does not count.
+                (0..400)
+                    .map(move |image| (class, if image % 2 == 0 { -10.0 } else { 10.0 } + middle))
+            })
+            .map(|(class, degrees)| (class, at(degrees)))
+            .collect();
+        let details = TestDetails { wrong: vec![], cosines: cosines(2, 3, &images), plane: None };
+        let angle = details.angle_between_classes().unwrap();
+        assert!((angle - (40.0 + 40.0 + 60.0) / 3.0).abs() < 0.1, "{angle}");
+        let none = TestDetails { cosines: vec![], ..details.clone() };
+        assert_eq!(none.angle_between_classes(), None);
+        let one = TestDetails { cosines: vec![vec![1.0]], ..details };
+        assert_eq!(one.angle_between_classes(), None);
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn mistake_09_weight_decay_never_passed_to_the_optimiser() {
         images: Tensor::zeros([2, 1, 2, 2], &device),
         labels: Tensor::from_ints([0, 1], &device),
     };
-    let settings = StepSettings { lambda: 0.0, rate: 0.1 };
+    let settings = StepSettings { lambda: 0.0, rate: 0.1, step: 0 };
     let stepped = learner.step_with(std::iter::once(batch), settings, |model, gradients| {
         let unit = &model.network.units[0];
         let mut zeros = GradientsParams::new();

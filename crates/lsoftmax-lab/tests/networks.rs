@@ -59,7 +59,7 @@ fn check(name: &str) {
     let sgd = Sgd { momentum, weight_decay, ..Sgd::default() };
     let model = pytorch::model(&config, case.classes, case.margin, &device);
     let mut learner = Learner::new(model, &sgd.into(), Objective::Head);
-    let settings = StepSettings { lambda: case.lambda, rate: case.learning_rate };
+    let settings = StepSettings { lambda: case.lambda, rate: case.learning_rate, step: 0 };
     for (index, expected) in case.losses_f64.iter().enumerate() {
         let step = index as u64;
         let batch = pytorch::batch(&config, (case.batch, case.classes), step, &device);

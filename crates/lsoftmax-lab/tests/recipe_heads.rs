@@ -1,7 +1,8 @@
 //! Heads in recipes.
 
-use lsoftmax::Margin;
+use lsoftmax::{Margin, SampleRate};
 use lsoftmax_lab::head::{HeadKind, HeadSettings};
+use lsoftmax_lab::optimiser::{AdamW, Optimiser, Sgd};
 use lsoftmax_lab::recipe::{Lambda, Recipe};
 
 /// The recipe of MNIST with another line in place of `margin = 4`.
@@ -52,6 +53,11 @@ fn a_head_is_a_name_or_a_table() {
             "head = { name = \"arcface\", scale = 16, learned_scale = true }",
             head(HeadKind::ArcFace, None, Some(16.0)).with_learned_scale().unwrap(),
         ),
+        (
+            "head = { name = \"l-softmax\", margin = 2, sample_rate = 0.1 }",
+            head(HeadKind::LSoftmax, Some(2.0), None)
+                .with_sample_rate(SampleRate::new(0.1).unwrap()),
+        ),
     ] {
         let recipe = read(line);
         assert_eq!(recipe.head, expected, "{line}");
@@ -73,6 +79,12 @@ fn a_head_that_cannot_be_is_refused_with_its_reason() {
         ("head = { name = \"normsoftmax\", margin = 2 }", "normsoftmax has no margin"),
         ("head = { name = \"cosface\", scale = 0 }", "above 0 and at most 10000"),
         ("head = { name = \"l-softmax\", learned_scale = true }", "l-softmax has no scale"),
+        ("head = { name = \"arcface\", sample_rate = 0 }", "above 0 and at most 1"),
+        ("head = { name = \"arcface\", sample_rate = 1.5 }", "above 0 and at most 1"),
+        (
+            "head = { name = \"softmax\", sample_rate = 0.5 }\nloss = \"hinge\"",
+            "must be softmax with the hinge loss",
+        ),
         ("head = { margin = 4 }", "missing key `name`"),
         ("head = true", "the name of a head, or a table"),
         ("head = \"arcface\"\nmargin = 0.5", "duplicate field `head`"),
@@ -81,6 +93,21 @@ fn a_head_that_cannot_be_is_refused_with_its_reason() {
     ] {
         let told = refused(line);
         assert!(told.contains(words), "{line}: {told}");
+    }
+}
+
+#[test]
+fn sampled_classes_need_sgd_with_plain_momentum() {
+    let sampled =
+        head(HeadKind::Softmax, None, None).with_sample_rate(SampleRate::new(0.5).unwrap());
+    let recipe = Recipe::built_in("mnist").unwrap().with_head(sampled);
+    assert_eq!(recipe.check(), Ok(()));
+    for optimiser in [
+        Optimiser::AdamW(AdamW::default()),
+        Optimiser::Sgd(Sgd { nesterov: true, ..Sgd::default() }),
+    ] {
+        let told = recipe.clone().with_optimiser(optimiser).check().unwrap_err().to_string();
+        assert!(told.contains("head.sample_rate") && told.contains("plain momentum"), "{told}");
     }
 }
 
@@ -112,6 +139,8 @@ fn heads_with_another_name_or_setting_are_other_experiments() {
         head(HeadKind::NormSoftmax, None, None).with_learned_scale().unwrap(),
         head(HeadKind::CosFace, None, None),
         head(HeadKind::ArcFace, None, None),
+        head(HeadKind::ArcFace, None, None).with_sample_rate(SampleRate::new(0.5).unwrap()),
+        head(HeadKind::Softmax, None, None).with_sample_rate(SampleRate::new(0.5).unwrap()),
     ];
     for (index, one) in heads.into_iter().enumerate() {
         for (other_index, other) in heads.into_iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lsoftmax::{LambdaSchedule, Precision};
+use lsoftmax::{LambdaSchedule, Precision, SampleRate};
 use lsoftmax_data::{Augment, Colour, Crop, Erase};
 use lsoftmax_lab::head::{HeadKind, HeadSettings};
 use lsoftmax_lab::optimiser::{AdamW, Sgd};
@@ -37,7 +37,8 @@ fn a_recipe_with_every_key_set_comes_back_from_its_toml() {
         loss: Objective::Contrastive { weight: 0.5, margin: 1.25 },
         head: HeadSettings::new(HeadKind::ArcFace, Some(0.25), Some(16.0))
             .and_then(HeadSettings::with_learned_scale)
-            .unwrap(),
+            .unwrap()
+            .with_sample_rate(SampleRate::new(0.125).unwrap()),
         lambda: LambdaSchedule::exponential(100.0, 0.99, 0.5).unwrap().into(),
         batch: 33,
         accumulate: 3,

@@ -5,7 +5,7 @@ use std::iter::once;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use lsoftmax::{Execution, Margin, Precision};
+use lsoftmax::{Execution, Margin, Precision, SampleRate};
 use lsoftmax_lab::batch::LabelledImages;
 use lsoftmax_lab::head::HeadSettings;
 use lsoftmax_lab::learner::{Learner, StepError, StepSettings, gradient_norm};
@@ -16,7 +16,7 @@ use lsoftmax_nn::{Activation, FeaturesConfig, NetworkConfig};
 use lsoftmax_testing::{SplitMix, assert_close};
 
 const CLASSES: usize = 3;
-const SETTINGS: StepSettings = StepSettings { lambda: 2.0, rate: 0.05 };
+const SETTINGS: StepSettings = StepSettings { lambda: 2.0, rate: 0.05, step: 0 };
 
 /// A network without batch norm, whose statistics would depend on the batch size.
 fn learner(objective: Objective) -> Learner {
@@ -179,4 +179,51 @@ fn initial_weights_depend_on_the_seed_alone_also_with_other_threads() {
             });
         }
     });
+}
+
+#[test]
+fn a_step_on_all_classes_as_a_sample_is_the_step_on_the_whole_head_to_the_bit() {
+    // So close to 1 that all classes are drawn, but on the path for sampled ones.
+    let rate = SampleRate::new(0.9999).unwrap();
+    let clip = Some(0.05);
+    let model = learner(Objective::Head).model().clone();
+    let mut sampled = model.clone();
+    sampled.head.sample_rate = rate;
+    let new =
+        |model| Learner::new(model, &Optimiser::default(), Objective::Head).with_clip_norm(clip);
+    let (mut whole, mut sampled) = (new(model), new(sampled));
+    for step in 0..4 {
+        let settings = StepSettings { step, ..SETTINGS };
+        let batches = || [batch(12 * step as usize, 12 * step as usize + 6), batch(0, 6)];
+        let expected = whole.step(batches().into_iter(), settings).unwrap();
+        let found = sampled.step(batches().into_iter(), settings).unwrap();
+        assert_eq!(found, expected);
+        let bits = |learner: &Learner| -> Vec<u32> {
+            parameters(learner.model()).into_iter().map(f32::to_bits).collect()
+        };
+        assert_eq!(bits(&sampled), bits(&whole), "step {step}");
+    }
+}
+
+#[test]
+fn a_step_on_sampled_classes_leaves_the_others_unchanged() {
+    let mut model = learner(Objective::Head).model().clone();
+    model.head.sample_rate = SampleRate::new(0.5).unwrap();
+    let mut learner = Learner::new(model, &Optimiser::default(), Objective::Head).with_seed(3);
+    // One image of class 0, and one of the two other classes.
+    let weights = |learner: &Learner| -> Vec<f32> {
+        learner.model().head.weight.val().into_data().iter::<f32>().collect()
+    };
+    let mut untouched = [0, 0];
+    for step in 0..20 {
+        let before = weights(&learner);
+        learner.step(once(batch(0, 1)), StepSettings { step, ..SETTINGS }).unwrap();
+        let after = weights(&learner);
+        let same: Vec<bool> =
+            before.chunks(6).zip(after.chunks(6)).map(|(before, after)| before == after).collect();
+        assert!(!same[0], "{same:?}");
+        assert!(same[1] != same[2], "{same:?}");
+        untouched[usize::from(same[2])] += 1;
+    }
+    assert!(untouched.iter().all(|count| *count >= 4), "{untouched:?}");
 }

@@ -2,127 +2,17 @@
 
 use std::sync::Arc;
 
-use burn::config::Config;
-use burn::module::{Initializer, Module, Param};
+use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::module::linear;
 use burn::tensor::{Device, Int, Tensor};
 use lsoftmax_flex::{Execution, is_flex};
-use lsoftmax_kernels::Precision;
 use lsoftmax_kernels::head::ShapeError;
-use serde::{Deserialize, Serialize};
 
 use crate::composed::{self, ComposedPass};
 use crate::fused::{self, HeadPass};
 use crate::normalisation::unit_rows;
-use crate::{AngularMargin, HeadError, Margin, Normalisation, Norms, Report, lambda};
-
-/// Configuration of an [`LSoftmax`] head.
-///
-/// ```
-/// use burn::tensor::Device;
-/// use lsoftmax::LSoftmaxConfig;
-/// let head = LSoftmaxConfig::new(256, 10).with_margin(4).with_bias(true).init(&Device::flex());
-/// assert_eq!(head.weight.dims(), [10, 256]);
-/// ```
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LSoftmaxConfig {
-    /// The number of features per sample, D.
-    pub features: usize,
-    /// The number of classes, K.
-    pub classes: usize,
-    /// The margin m; 4 by default.
-    #[serde(default = "default_margin")]
-    pub margin: Margin,
-    /// Whether there is a bias, added outside the margin; as in the paper, there is none by default.
-    #[serde(default)]
-    pub bias: bool,
-    /// The precision of matrix products on the CPU.
-    #[serde(default)]
-    pub precision: Precision,
-    /// The initialisation of the weights; He's normal initialisation by default. A bias starts at 0.
-    #[serde(default = "default_initializer")]
-    pub initializer: Initializer,
-}
-
-impl Config for LSoftmaxConfig {}
-
-fn default_margin() -> Margin {
-    Margin::new(4).unwrap_or(Margin::ONE)
-}
-
-fn default_initializer() -> Initializer {
-    Initializer::KaimingNormal { gain: std::f64::consts::SQRT_2, fan_out_only: false }
-}
-
-impl LSoftmaxConfig {
-    /// A head for `features` features and `classes` classes, with margin 4 and no bias.
-    pub fn new(features: usize, classes: usize) -> Self {
-        Self {
-            features,
-            classes,
-            margin: default_margin(),
-            bias: false,
-            precision: Precision::default(),
-            initializer: default_initializer(),
-        }
-    }
-
-    /// Sets the margin m. For untrusted input, use [`Margin::new`] and set the field.
-    ///
-    /// # Panics
-    /// When `margin` is not a number from 1 to 1000.
-    pub fn with_margin(mut self, margin: impl Into<f64>) -> Self {
-        self.margin = Margin::new(margin).unwrap_or_else(|error| panic!("{error}"));
-        self
-    }
-
-    /// Sets whether there is a bias.
-    pub fn with_bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// Sets the precision of matrix products on the CPU.
-    pub fn with_precision(mut self, precision: Precision) -> Self {
-        self.precision = precision;
-        self
-    }
-
-    /// Sets the initialisation of the weights.
-    pub fn with_initializer(mut self, initializer: Initializer) -> Self {
-        self.initializer = initializer;
-        self
-    }
-
-    /// Builds the head. Its weights are initialised eagerly, not at first use, and its [`Execution`] is
-    /// determined by the precision and the environment variable `LSOFTMAX_KERNEL`.
-    ///
-    /// # Panics
-    /// When there are no features or no classes.
-    pub fn init(&self, device: &Device) -> LSoftmax {
-        self.init_with(Execution::new(self.precision), device)
-    }
-
-    /// As [`LSoftmaxConfig::init`], with an execution that was chosen before; it decides the precision.
-    ///
-    /// # Panics
-    /// When there are no features or no classes.
-    pub fn init_with(&self, execution: Execution, device: &Device) -> LSoftmax {
-        let Self { features, classes, .. } = *self;
-        assert!(features > 0 && classes > 0, "a head needs features and classes");
-        let weight: Param<Tensor<2>> =
-            self.initializer.init_with([classes, features], Some(features), Some(classes), device);
-        weight.val();
-        let bias = self.bias.then(|| {
-            let bias = Initializer::Zeros.init([classes], device);
-            bias.val();
-            bias
-        });
-        MarginHead::from_weights(weight, bias, self.margin, execution)
-    }
-}
+use crate::{AngularMargin, HeadError, Margin, Normalisation, Norms, Report, SampleRate, lambda};
 
 /// The head of the large-margin softmax.
 pub type LSoftmax<M = Margin> = MarginHead<M>;
@@ -130,7 +20,8 @@ pub type LSoftmax<M = Margin> = MarginHead<M>;
 /// A classification head with an angular margin: the weights of the last layer and the loss in one.
 ///
 /// A head is a [`Normalisation`], which decides what the logits are besides cosines, and an
-/// [`AngularMargin`], which decides what replaces the label's cosine. [`LSoftmaxConfig`] makes the
+/// [`AngularMargin`], which decides what replaces the label's cosine.
+/// [`LSoftmaxConfig`](crate::LSoftmaxConfig) makes the
 /// paper's head, [`ASoftmaxConfig`](crate::ASoftmaxConfig), [`CosFaceConfig`](crate::CosFaceConfig),
 /// [`ArcFaceConfig`](crate::ArcFaceConfig) and [`NormSoftmaxConfig`](crate::NormSoftmaxConfig) those of
 /// its successors; [`MarginHead::with_margin`] and [`MarginHead::with_normalisation`] any other.
@@ -169,6 +60,9 @@ pub struct MarginHead<M: AngularMargin = Margin> {
     /// How the loss is computed.
     #[module(skip)]
     pub execution: Execution,
+    /// The share of the classes that [`MarginHead::sampled`] draws.
+    #[module(skip)]
+    pub sample_rate: SampleRate,
 }
 
 /// The loss of a batch, with access to a [`Report`].
@@ -209,8 +103,8 @@ impl<M: AngularMargin> MarginHead<M> {
         margin: M,
         execution: Execution,
     ) -> Self {
-        let normalisation = Normalisation::None;
-        Self { weight, bias, log_scale: None, margin, normalisation, execution }
+        let (normalisation, sample_rate) = (Normalisation::None, SampleRate::ALL);
+        Self { weight, bias, log_scale: None, margin, normalisation, execution, sample_rate }
     }
 
     /// The loss of a batch. λ comes from a [`LambdaSchedule`](crate::LambdaSchedule) at the
@@ -254,8 +148,8 @@ impl<M: AngularMargin> MarginHead<M> {
 
     /// This head with another margin, which need not be a [`Margin`]: see [`AngularMargin`].
     pub fn with_margin<N: AngularMargin>(self, margin: N) -> MarginHead<N> {
-        let Self { weight, bias, log_scale, normalisation, execution, .. } = self;
-        MarginHead { weight, bias, log_scale, margin, normalisation, execution }
+        let Self { weight, bias, log_scale, normalisation, execution, sample_rate, .. } = self;
+        MarginHead { weight, bias, log_scale, margin, normalisation, execution, sample_rate }
     }
 
     /// This head with another normalisation, and a scale that is not learned.
@@ -277,6 +171,12 @@ impl<M: AngularMargin> MarginHead<M> {
             let start = Tensor::from_floats([scale.ln() as f32], &self.weight.device());
             self.log_scale = Some(Param::from_tensor(start));
         }
+        self
+    }
+
+    /// This head with another share of the classes for [`MarginHead::sampled`].
+    pub fn with_sample_rate(mut self, rate: SampleRate) -> Self {
+        self.sample_rate = rate;
         self
     }
 

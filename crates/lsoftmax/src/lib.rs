@@ -10,12 +10,14 @@
 //! | [`ASoftmaxConfig`], [`CosFaceConfig`], [`ArcFaceConfig`], [`NormSoftmaxConfig`] | its successors, as the same [`MarginHead`] with another [`Normalisation`] and margin |
 //! | [`Margin`], [`LambdaSchedule`] | the size of the margin, and its gradual introduction |
 //! | [`AngularMargin`] | custom margins |
+//! | [`SampleRate`], [`RowSgd`] | steps on a part of very many classes |
 //! | [`Execution`] | the CPU kernels, or Burn's own operations |
 //! | [`Report`] | angles, norms and margins of a step |
 //! | [`HingeLoss`], [`ContrastiveLoss`] | the other losses of the paper's tables |
 
 mod angular;
 mod composed;
+mod config;
 mod contrastive;
 mod error;
 mod fused;
@@ -27,13 +29,16 @@ mod margin;
 mod normalisation;
 mod number;
 mod report;
+mod row_sgd;
+mod sampling;
 mod successors;
 mod successors_config;
 
 pub use angular::AngularMargin;
+pub use config::LSoftmaxConfig;
 pub use contrastive::{ContrastiveLoss, ContrastiveLossConfig};
 pub use error::HeadError;
-pub use head::{HeadOutput, LSoftmax, LSoftmaxConfig, MarginHead};
+pub use head::{HeadOutput, LSoftmax, MarginHead};
 pub use hinge::{HingeLoss, HingeLossConfig, HingeNorm};
 pub use lambda::{LambdaError, LambdaSchedule, Stage};
 pub use lsoftmax_flex::Execution;
@@ -43,6 +48,8 @@ pub use margin::{Margin, MarginError, Psi};
 pub use normalisation::Normalisation;
 pub use number::Number;
 pub use report::{Angles, NormRange, Norms, Report};
+pub use row_sgd::RowSgd;
+pub use sampling::{SampleRate, SampleRateError, SampledHead};
 pub use successors::{AdditiveMargin, AngleError, CombinedMargin, Continuation, CosineMargin};
 pub use successors_config::{ASoftmaxConfig, ArcFaceConfig, CosFaceConfig, NormSoftmaxConfig};
 

@@ -5,7 +5,10 @@ use burn::tensor::Device;
 use lsoftmax_flex::Execution;
 use lsoftmax_kernels::Precision;
 
-use crate::{AdditiveMargin, CosineMargin, LSoftmaxConfig, Margin, MarginHead, Normalisation};
+use crate::config::common_setters;
+use crate::{
+    AdditiveMargin, CosineMargin, LSoftmaxConfig, Margin, MarginHead, Normalisation, SampleRate,
+};
 
 /// Declares a configuration: its documentation, its margin, and what it normalises.
 macro_rules! head_config {
@@ -30,12 +33,16 @@ macro_rules! head_config {
             pub precision: Precision,
             /// The initialisation of the weights; He's normal initialisation by default.
             pub initializer: Initializer,
+            /// The share of the classes that [`MarginHead::sampled`] draws; all by default.
+            pub sample_rate: SampleRate,
         }
+
+        common_setters!($name, $margin);
 
         impl $name {
             /// A head for `features` features and `classes` classes with its paper's settings.
             pub fn new(features: usize, classes: usize) -> Self {
-                let LSoftmaxConfig { precision, initializer, .. } =
+                let LSoftmaxConfig { precision, initializer, sample_rate, .. } =
                     LSoftmaxConfig::new(features, classes);
                 Self {
                     features,
@@ -45,27 +52,8 @@ macro_rules! head_config {
                     learned_scale: false,
                     precision,
                     initializer,
+                    sample_rate,
                 }
-            }
-
-            /// Sets the precision of matrix products on the CPU.
-            pub fn with_precision(mut self, precision: Precision) -> Self {
-                self.precision = precision;
-                self
-            }
-
-            /// Sets the initialisation of the weights.
-            pub fn with_initializer(mut self, initializer: Initializer) -> Self {
-                self.initializer = initializer;
-                self
-            }
-
-            /// Builds the head.
-            ///
-            /// # Panics
-            /// When there are no features or no classes, or the scale is not above 0 and finite.
-            pub fn init(&self, device: &Device) -> MarginHead<$margin> {
-                self.init_with(Execution::new(self.precision), device)
             }
 
             /// Builds the head with an execution that was chosen before; it decides the precision.
@@ -73,8 +61,11 @@ macro_rules! head_config {
             /// # Panics
             /// When there are no features or no classes, or the scale is not above 0 and finite.
             pub fn init_with(&self, execution: Execution, device: &Device) -> MarginHead<$margin> {
-                let plain = LSoftmaxConfig::new(self.features, self.classes)
-                    .with_initializer(self.initializer.clone());
+                let plain = LSoftmaxConfig {
+                    initializer: self.initializer.clone(),
+                    sample_rate: self.sample_rate,
+                    ..LSoftmaxConfig::new(self.features, self.classes)
+                };
                 let normalisation = match self.scale {
                     Some(scale) => Normalisation::Both { scale },
                     None => Normalisation::Weights,

@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
-use lsoftmax::{HeadError, LSoftmaxConfig, LambdaSchedule, MarginHead, Precision};
+use lsoftmax::{
+    HeadError, LSoftmaxConfig, LambdaSchedule, MarginHead, Precision, SampleRate, SampledHead,
+};
 use lsoftmax_kernels::Engine;
 use serde::Serialize;
 
@@ -104,6 +106,8 @@ pub struct HeadTiming {
     pub margin: HeadMargin,
     /// λ.
     pub lambda: f64,
+    /// The share of the classes that a step uses besides those of its samples.
+    pub sample_rate: SampleRate,
     /// Whether the head has a bias.
     pub bias: bool,
     /// The precision of matrix products.
@@ -172,7 +176,7 @@ impl HeadBench {
         heap.reset();
         let started = Instant::now();
         for _ in 0..WARM_UP.0 {
-            self.step(&head, &x, &y)?;
+            self.step(&head, &x, &y, 0)?;
             if started.elapsed() > WARM_UP.1 {
                 break;
             }
@@ -181,7 +185,7 @@ impl HeadBench {
         let started = Instant::now();
         while self.needs_more_steps(times.len(), started) {
             let step = Instant::now();
-            self.step(&head, &x, &y)?;
+            self.step(&head, &x, &y, times.len() as u64)?;
             times.push(step.elapsed().as_secs_f64());
         }
         // Over all steps, including warm-up, so that buffers reused between steps are counted.
@@ -200,6 +204,7 @@ impl HeadBench {
             head: self.head.kind(),
             margin: self.head.margin(),
             lambda: self.lambda,
+            sample_rate: head.sample_rate,
             bias: self.bias,
             precision: self.precision,
             kernel,
@@ -220,6 +225,20 @@ impl HeadBench {
     }
 
     fn step(
+        &self,
+        head: &MarginHead<HeadMargin>,
+        x: &Tensor<2>,
+        y: &Tensor<1, Int>,
+        number: u64,
+    ) -> Result<(), HeadError> {
+        if head.sample_rate == SampleRate::ALL {
+            return self.pass(head, x, y);
+        }
+        let SampledHead { head, labels, .. } = head.sampled(y.clone(), SEED, number)?;
+        self.pass(&head, x, &labels)
+    }
+
+    fn pass(
         &self,
         head: &MarginHead<HeadMargin>,
         x: &Tensor<2>,

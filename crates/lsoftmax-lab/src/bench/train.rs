@@ -134,7 +134,7 @@ impl TrainBench {
         let mut learner =
             Learner::new(self.classifier(&compute)?, &Optimiser::default(), Objective::Head);
         let batch = self.batch(&device);
-        let settings = StepSettings { lambda: LAMBDA, rate: LEARNING_RATE };
+        let settings = StepSettings { lambda: LAMBDA, rate: LEARNING_RATE, step: 0 };
         let mut step_seconds = Vec::with_capacity(self.steps);
         for index in 0..WARM_UP + self.steps {
             let batch = batch.clone();

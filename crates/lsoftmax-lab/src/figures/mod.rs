@@ -5,6 +5,7 @@
 //! | [`scatter`](fn@scatter) | two-dimensional features by class, one panel per margin: Figure 2 of the paper |
 //! | [`psi`](fn@psi) | ψ(θ) of several margins: Figure 3 |
 //! | [`decision_boundaries`] | the boundaries of two classes and the margin between them: Figure 4 |
+//! | [`margins`](fn@margins) | the boundaries of two classes in angles, one panel per head |
 //! | [`heat_maps`](fn@heat_maps) | cosines between classes: Figure 5 |
 //! | [`Chart`], [`chart_row`] | curves by step, alone or side by side: loss, accuracy, λ, learning rate; Figures 6 and 7 |
 //! | [`confusion_matrix`] | which classes are taken for which |
@@ -29,6 +30,7 @@ mod embedding;
 mod error;
 mod heat_maps;
 mod legend;
+mod margins;
 mod page;
 mod palette;
 mod picture;
@@ -46,6 +48,7 @@ pub use curves::{Chart, Series, chart_row};
 pub use embedding::Embedding;
 pub use error::FigureError;
 pub use heat_maps::{HeatMap, heat_maps};
+pub use margins::{angular_margin, margins};
 pub use page::{Cell, Content, Figure, Page, Section, Table};
 pub use picture::Picture;
 pub use psi::psi;

@@ -35,10 +35,11 @@ const BUILT_IN: [BuiltIn; 16] = [
     row!("cifar100-filters-96-96-192-384"),
 ];
 
-/// Small runs for the study of λ, from `recipes/study/NAME.toml`.
-const STUDIES: [(&str, &str); 2] = [
+/// Small runs for the studies of λ and of heads, from `recipes/study/NAME.toml`.
+const STUDIES: [(&str, &str); 3] = [
     ("cifar10-small", include_str!("../../recipes/study/cifar10-small.toml")),
     ("mnist-small", include_str!("../../recipes/study/mnist-small.toml")),
+    ("mnist-plane", include_str!("../../recipes/study/mnist-plane.toml")),
 ];
 
 impl Recipe {
@@ -71,7 +72,8 @@ impl Recipe {
         Self::from_toml(text, &format!("quick/{name}.toml"))
     }
 
-    /// A small run for the study of λ, from `recipes/study/NAME.toml`: `cifar10-small` or `mnist-small`.
+    /// A small run for the studies of λ (`cifar10-small`, `mnist-small`) and of heads (`mnist-plane`), from
+    /// `recipes/study/NAME.toml`.
     ///
     /// # Errors
     /// When no recipe has this name; the error suggests the nearest name.

@@ -81,7 +81,7 @@ impl Recipe {
             number(&key("weight"), weight, "at least 0 and finite", weight >= 0.0)?;
             number(&key("margin"), margin, "above 0 and below 2", margin > 0.0 && margin < 2.0)?;
         }
-        if !self.loss.uses_margin() && !self.head.is_free() {
+        if !self.loss.uses_margin() && (!self.head.is_free() || self.head.is_sampled()) {
             let problem = format!("must be softmax with the hinge loss, but is {}", self.head);
             return Err(InvalidSetting::new("head", problem));
         }
@@ -92,6 +92,10 @@ impl Recipe {
         self.check_selection()?;
         self.check_learning_rate()?;
         self.check_optimiser()?;
+        if self.head.is_sampled() && self.optimiser().init_rows().is_none() {
+            let problem = "of the head needs SGD with plain momentum: the weights of classes that are not drawn must stay as they are";
+            return Err(InvalidSetting::new("head.sample_rate", problem));
+        }
         self.check_expected()?;
         self.check_network()
     }

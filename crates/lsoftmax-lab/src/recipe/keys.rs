@@ -54,8 +54,14 @@ const RECIPE: &[Key] = &[
     ("on_divergence", Value),
 ];
 
-const HEAD: &[Key] =
-    &[("name", Value), ("margin", Value), ("scale", Value), ("learned_scale", Value)];
+const HEAD: &[Key] = &[
+    ("name", Value),
+    ("margin", Value),
+    ("scale", Value),
+    ("learned_scale", Value),
+    ("sample_rate", Value),
+];
+
 const ADAMW: &[Key] =
     &[("beta1", Value), ("beta2", Value), ("epsilon", Value), ("weight_decay", Value)];
 

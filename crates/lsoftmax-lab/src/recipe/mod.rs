@@ -278,7 +278,10 @@ impl Recipe {
     /// The expected result with the recipe's head, if known.
     pub fn expected_result(&self) -> Option<Expected> {
         let margin = self.head.margin().value();
-        let is_margin = |key: &str| self.head.is_free() && key.parse() == Ok(margin);
+        if !self.head.is_free() || self.head.is_sampled() {
+            return None;
+        }
+        let is_margin = |key: &str| key.parse() == Ok(margin);
         self.expected.iter().find(|(key, _)| is_margin(key)).map(|(_, expected)| *expected)
     }
 

@@ -145,6 +145,17 @@ impl Record {
         self.summary().and_then(|summary| summary.test).map(|test| test.error)
     }
 
+    /// The mean angle between a test image's features and its class, in degrees.
+    pub fn angle_to_own_class(&self) -> Option<f64> {
+        self.summary().and_then(|summary| summary.test).map(|test| test.angle)
+    }
+
+    /// The mean angle between a class of test images and the nearest other; see
+    /// [`TestDetails::angle_between_classes`].
+    pub fn angle_between_classes(&self) -> Option<f64> {
+        self.test().and_then(TestDetails::angle_between_classes)
+    }
+
     /// The error on the held-out images in percent.
     pub fn validation_error(&self) -> Option<f64> {
         self.summary().and_then(|summary| summary.validation).map(|found| found.error)

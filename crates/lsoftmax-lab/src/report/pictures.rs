@@ -7,7 +7,7 @@ use super::ReportError;
 use super::tables::{by_row, grouped};
 use crate::figures::{
     BoundaryPanel, Chart, Embedding, FigureError, HeatMap, Panel, Picture, Scale, Series,
-    chart_row, decision_boundaries, heat_maps, psi, scatter,
+    chart_row, decision_boundaries, heat_maps, margins, psi, scatter,
 };
 use crate::objective::BatchMetrics;
 use crate::records::{Record, Records};
@@ -35,6 +35,7 @@ pub(super) fn all(records: &Records) -> Result<Vec<NamedPicture>, ReportError> {
     for experiment in &Experiment::ALL {
         let drawn = match experiment.name {
             "fig2" => features(experiment, records)?,
+            "heads" => [vec![margins_of(experiment)?], features(experiment, records)?].concat(),
             "fig3" => vec![shape_of_psi()?],
             "fig4" => vec![two_classes()?],
             "fig5" => similarity(experiment, records)?,
@@ -73,8 +74,7 @@ fn features(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Fi
         .filter_map(|(row, record)| {
             let plane = record.test()?.plane.as_ref()?;
             let accuracy = 100.0 - record.test_error()?;
-            let margin = row.recipe.head.margin().value();
-            let title = format!("m = {margin}, {accuracy:.2} % test accuracy");
+            let title = format!("{}, {accuracy:.2} % test accuracy", row.label);
             Some((title, plane.features.concat(), plane.weights.concat(), plane))
         })
         .collect();
@@ -88,7 +88,16 @@ fn features(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Fi
     }
     let digits: Vec<String> = (0..10).map(|digit| digit.to_string()).collect();
     let caption = "Features of MNIST's test images, at most 200 of each digit. Lines are the weights of the classes.";
-    Ok(vec![("fig2".into(), caption.into(), scatter(&panels, &digits)?)])
+    Ok(vec![(experiment.name.into(), caption.into(), scatter(&panels, &digits)?)])
+}
+
+/// The boundaries of the heads that are compared, with the margins of the whole network.
+fn margins_of(experiment: &Experiment) -> Result<Drawn, FigureError> {
+    let rows = experiment.rows();
+    let last = rows.last().map_or("", |row| row.group);
+    let heads = rows.iter().filter(|row| row.group == last).map(|row| row.recipe.head);
+    let caption = "Two classes by the angles to them. A loss is content with class 1 above the first line and with class 2 below the second; between them is the margin. Its size is that of two classes 90° apart, whose features are on the dotted diagonal. Dotted boundaries: |W₁| = 1.3 |W₂|, where norms are free.";
+    Ok(("margins".into(), caption.into(), margins(&heads.collect::<Vec<_>>())?))
 }
 
 /// Figure 3.

@@ -41,14 +41,10 @@ pub(super) fn by_row<'a>(rows: &'a [Row], records: &'a Records) -> Vec<RowRecord
 /// The table of an experiment, of the rows that have records.
 pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
     let rows = experiment.rows();
-    let has_paper = rows.iter().any(|row| row.paper.is_some());
+    let columns = Columns::of(&rows);
     let mut head = vec!["", "steps", SEEDS];
-    head.extend(if has_paper {
-        ["test error, %", "the paper's, %", "vs the paper"]
-    } else {
-        ["held-out error, %", "test error, %", "training accuracy, %"]
-    });
-    head.extend([if has_paper { "vs softmax" } else { "held out vs softmax" }, "p"]);
+    head.extend(columns.names());
+    head.push("p");
     let mut table = ResultTable {
         title: experiment.title.into(),
         head: head.into_iter().map(String::from).collect(),
@@ -67,7 +63,7 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
         let seeds = records.iter().map(|record| record.recipe.seed.to_string());
         let seeds = seeds.collect::<Vec<_>>().join(" ");
         let mut cells = vec![label.clone(), grouped(*steps), seeds];
-        if has_paper {
+        if columns == Columns::Paper {
             let paper = row.paper.map_or("–".into(), |paper| format!("{:.2}", paper.test_error));
             let difference = test.zip(row.paper).map(|(test, paper)| test.mean - paper.test_error);
             cells.extend([error_text(test, records), paper, signed(difference)]);
@@ -75,18 +71,15 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
                 short.push(format!("{label} at {} steps", grouped(*steps)));
             }
         } else {
-            let held_out = Sample::of(&errors(records, Record::validation_error));
-            let training = Sample::of(&errors(records, Record::training_accuracy));
-            cells.extend([held_out, test, training].map(|sample| error_text(sample, records)));
+            let measured = columns.measures().map(|measure| Sample::of(&errors(records, measure)));
+            cells.extend(measured.map(|sample| error_text(sample, records)));
         }
         let softmax = all.iter().find(|other| {
             (other.row.group, other.steps) == (row.group, *steps) && other.row.is_softmax()
         });
-        let compared = softmax.filter(|_| !row.is_softmax()).and_then(|softmax| {
-            // Schedules are compared on held-out images, results of the paper on test images.
-            let measure = if has_paper { Record::test_error } else { Record::validation_error };
-            Comparison::of(records, &softmax.records, measure)
-        });
+        let compared = softmax
+            .filter(|_| !row.is_softmax())
+            .and_then(|softmax| Comparison::of(records, &softmax.records, columns.compared()));
         cells.push(signed(compared.as_ref().map(|compared| compared.difference)));
         cells.push(compared.map_or("–".into(), |compared| compared.p_text()));
         let runs = records.iter().map(|record| (record.recipe.seed, record.id.clone())).collect();
@@ -104,6 +97,64 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
         table.notes.push(format!("The paper's error is not reached by {}.", short.join("; ")));
     }
     table
+}
+
+/// What a table shows besides the runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Columns {
+    /// The error beside the paper's.
+    Paper,
+    /// Errors on held-out and test images, by which schedules are compared.
+    HeldOut,
+    /// The test error and angles, by which heads are compared.
+    Angles,
+}
+
+impl Columns {
+    fn of(rows: &[Row]) -> Self {
+        if rows.iter().any(|row| row.paper.is_some()) {
+            Self::Paper
+        } else if rows.iter().any(|row| !row.recipe.head.is_free()) {
+            Self::Angles
+        } else {
+            Self::HeldOut
+        }
+    }
+
+    fn names(self) -> [&'static str; 4] {
+        match self {
+            Self::Paper => ["test error, %", "the paper's, %", "vs the paper", "vs softmax"],
+            Self::HeldOut => [
+                "held-out error, %",
+                "test error, %",
+                "training accuracy, %",
+                "held out vs softmax",
+            ],
+            Self::Angles => {
+                ["test error, %", "angle to own class, °", "angle between classes, °", "vs softmax"]
+            }
+        }
+    }
+
+    fn measures(self) -> [fn(&Record) -> Option<f64>; 3] {
+        match self {
+            Self::Paper | Self::HeldOut => {
+                [Record::validation_error, Record::test_error, Record::training_accuracy]
+            }
+            Self::Angles => {
+                [Record::test_error, Record::angle_to_own_class, Record::angle_between_classes]
+            }
+        }
+    }
+
+    /// The error that is compared with softmax. Schedules are compared on held-out images, results of the
+    /// paper and heads on test images.
+    fn compared(self) -> fn(&Record) -> Option<f64> {
+        match self {
+            Self::HeldOut => Record::validation_error,
+            Self::Paper | Self::Angles => Record::test_error,
+        }
+    }
 }
 
 /// A measure of the runs that did not diverge.

@@ -1,4 +1,4 @@
-//! The tables and figures of the paper, and the study of λ: which runs they need.
+//! The tables and figures of the paper, and the studies of λ and of heads: which runs they need.
 
 use lsoftmax::{LambdaSchedule, Margin};
 
@@ -51,7 +51,7 @@ impl Row {
 
 impl Experiment {
     /// All experiments, in the paper's order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self { name: "table2", title: "Table 2: MNIST", scale: 1.0 / 6.0, rows: table2 },
         Self {
             name: "table3",
@@ -98,6 +98,7 @@ impl Experiment {
             scale: 1.0 / 6.0,
             rows: lambda_full,
         },
+        Self { name: "heads", title: "Heads on MNIST", scale: 1.0, rows: heads },
     ];
 
     /// The experiment with this name.
@@ -266,4 +267,27 @@ fn lambda_full() -> Vec<Row> {
     };
     let mnist = of_set("MNIST", "mnist", authors(2.5e-5, 35.0));
     mnist.into_iter().chain(of_set("CIFAR10", "cifar10", authors(2e-5, 45.0))).collect()
+}
+
+/// Every head on MNIST, in the plane and with the whole network. In the plane ten classes are 36° apart,
+/// so that a margin of CosFace above 1 − cos 36° = 0.19 could not be satisfied by all of them.
+fn heads() -> Vec<Row> {
+    let of_network = |group, recipe: Recipe, [cosface, arcface, scale]: [f64; 3]| {
+        let heads = [
+            (HeadKind::Softmax, None, None),
+            (HeadKind::LSoftmax, Some(4.0), None),
+            (HeadKind::ASoftmax, Some(4.0), None),
+            (HeadKind::NormSoftmax, None, Some(scale)),
+            (HeadKind::CosFace, Some(cosface), Some(scale)),
+            (HeadKind::ArcFace, Some(arcface), Some(scale)),
+        ];
+        heads.map(|(kind, margin, scale)| {
+            let head = HeadSettings::new(kind, margin, scale).expect("the settings are valid");
+            let recipe = recipe.clone().with_head(head);
+            Row { group, label: head.to_string(), recipe, variant: "", paper: None }
+        })
+    };
+    let quick = Recipe::quick("mnist").expect("the built-in recipes are valid");
+    let plane = of_network("plane", study("mnist-plane"), [0.1, 0.2, 4.0]);
+    plane.into_iter().chain(of_network("MNIST", quick, [0.35, 0.5, 16.0])).collect()
 }

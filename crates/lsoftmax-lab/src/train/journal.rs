@@ -71,7 +71,7 @@ impl Journal {
     pub fn log_training(
         &mut self,
         step: u64,
-        StepSettings { lambda, rate: learning_rate }: StepSettings,
+        StepSettings { lambda, rate: learning_rate, .. }: StepSettings,
         observe: &mut Observer<'_>,
     ) -> Result<(), RunError> {
         let (since, images) = self.timed;

@@ -311,11 +311,11 @@ impl<'a> Trainer<'a> {
             Lambda::Schedule(schedule) => schedule.at(self.step),
         };
         let lambda = lambda.max(recovery::lambda_floor(&self.rollbacks));
-        StepSettings { lambda, rate: self.schedule().at(self.step) }
+        StepSettings { lambda, rate: self.schedule().at(self.step), step: self.step }
     }
 
     /// The hyperparameters that the advice on divergence refers to.
-    fn settings(&self, StepSettings { lambda, rate }: StepSettings) -> Settings {
+    fn settings(&self, StepSettings { lambda, rate, .. }: StepSettings) -> Settings {
         Settings { rate, lambda: self.recipe.has_margin().then_some(lambda) }
     }
 
@@ -632,5 +632,5 @@ fn learner(recipe: &Recipe, model: Classifier) -> Learner {
         }
         None => Learner::new(model, &optimiser, recipe.loss),
     };
-    learner.with_clip_norm(recipe.clip_norm)
+    learner.with_clip_norm(recipe.clip_norm).with_seed(recipe.seed)
 }

@@ -9,6 +9,7 @@
 pub mod batch;
 pub mod compare;
 pub mod definition;
+pub mod family;
 pub mod way;
 
 pub use batch::Batch;

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use clap::Args;
-use lsoftmax::Precision;
+use lsoftmax::{Precision, SampleRate};
 use lsoftmax_lab::bench::{HeadBench, HeadTiming, Length};
 
 use super::{HEAP, ThreadsArgument, threads_text};
 use crate::argument_groups::{HeadArguments, OutputArguments};
 use crate::failure::Failure;
 use crate::help::{EXIT_CODES, KERNELS};
-use crate::value_parsers::{lambda, precision, seconds};
+use crate::value_parsers::{lambda, precision, sample_rate, seconds};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,6 +33,9 @@ pub struct HeadBenchCommand {
     classes: usize,
     #[command(flatten)]
     head: HeadArguments,
+    /// The share of the classes that a step uses besides those of its samples
+    #[arg(long, value_name = "R", default_value = "1", value_parser = sample_rate, allow_negative_numbers = true)]
+    sample_rate: SampleRate,
     /// λ: 0 applies the full margin, a large λ approaches softmax
     #[arg(long, value_name = "λ", default_value = "5", value_parser = lambda, allow_negative_numbers = true)]
     lambda: f64,
@@ -60,7 +63,7 @@ impl HeadBenchCommand {
             samples: self.samples,
             features: self.features,
             classes: self.classes,
-            head: self.head.settings()?,
+            head: self.head.settings()?.with_sample_rate(self.sample_rate),
             lambda: self.lambda,
             precision: self.precision,
             bias: self.bias,
@@ -75,8 +78,12 @@ fn text(timing: &HeadTiming) -> String {
     let HeadTiming { head, samples, features, classes, lambda, precision, kernel, .. } = timing;
     let margin = timing.margin.value();
     let bias = if timing.bias { ", bias" } else { "" };
+    let sampled = match timing.sample_rate {
+        rate if rate == SampleRate::ALL => String::new(),
+        rate => format!(", {} of the classes", rate.value()),
+    };
     format!(
-        "{head} {samples} x {features} -> {classes}: m = {margin}, λ = {lambda}{bias}, \
+        "{head} {samples} x {features} -> {classes}: m = {margin}, λ = {lambda}{bias}{sampled}, \
          {precision} on {kernel}, {}\n\
          {:.3} ms forward and backward (median of {} steps, fastest {:.3}), {:.0} Gflop/s, \
          {:.1} MB beside x, W and their gradients",

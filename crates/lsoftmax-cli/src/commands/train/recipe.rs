@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Id};
-use lsoftmax::Precision;
+use lsoftmax::{Precision, SampleRate};
 use lsoftmax_data::{DataDir, DataSource};
 use lsoftmax_lab::head::{HeadKind, HeadSettings};
 use lsoftmax_lab::model_file::ModelDescription;
@@ -13,7 +13,7 @@ use lsoftmax_lab::recipe::{Init, Keep, Lambda, LearningRate, OnDivergence, Recip
 use crate::argument_groups::bad_head;
 use crate::failure::Failure;
 use crate::value_parsers::{
-    count, head, keep, lambda_of_run, number, optimiser, precision, size, whole_number,
+    count, head, keep, lambda_of_run, number, optimiser, precision, sample_rate, size, whole_number,
 };
 
 // The arguments that choose or change a recipe. A resumed run keeps its own: `--resume` conflicts
@@ -44,6 +44,9 @@ pub struct RecipeArguments {
     /// Learn the scale, starting at --scale
     #[arg(long)]
     learned_scale: bool,
+    /// The share of the classes that a step uses besides those of its images, for very many classes
+    #[arg(long, value_name = "R", value_parser = sample_rate, allow_negative_numbers = true)]
+    sample_rate: Option<SampleRate>,
     /// λ instead of the recipe's: auto, which needs no tuning, or a number for a constant λ
     #[arg(long, value_name = "λ", value_parser = lambda_of_run, allow_negative_numbers = true)]
     lambda: Option<Lambda>,
@@ -132,6 +135,7 @@ impl RecipeArguments {
             margin,
             scale,
             learned_scale,
+            sample_rate,
             lambda,
             seed,
             steps,
@@ -158,6 +162,7 @@ impl RecipeArguments {
             ("--margin", margin.is_some()),
             ("--scale", scale.is_some()),
             ("--learned-scale", learned_scale),
+            ("--sample-rate", sample_rate.is_some()),
             ("--lambda", lambda.is_some()),
         ];
         let useless = given.iter().find(|(_, given)| *given && !recipe.loss.uses_margin());
@@ -214,7 +219,11 @@ impl RecipeArguments {
             true => head.with_learned_scale(),
             false => Ok(head),
         });
-        recipe = recipe.with_head(chosen.map_err(bad_head)?);
+        let chosen = chosen.map_err(bad_head)?;
+        recipe = recipe.with_head(match sample_rate {
+            Some(rate) => chosen.with_sample_rate(rate),
+            None => chosen,
+        });
         recipe.lambda = lambda.unwrap_or(recipe.lambda);
         recipe.seed = seed.unwrap_or(recipe.seed);
         recipe.batch = batch.unwrap_or(recipe.batch);
