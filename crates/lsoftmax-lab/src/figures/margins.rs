@@ -77,7 +77,7 @@ pub fn margins(heads: &[HeadSettings]) -> Result<Picture, FigureError> {
 /// The boundary of a class with the weights' norms in this ratio: the other class's angle by its own,
 /// where it is within the panel.
 fn boundary(head: HeadSettings, ratio: f64) -> Vec<(f64, f64)> {
-    let angles = (0..=(10.0 * LARGEST) as u32).map(|tenth| f64::from(tenth) / 10.0);
+    let angles = (0..=(4.0 * LARGEST) as u32).map(|quarter| f64::from(quarter) / 4.0);
     let points = angles.map(|own| (own, (ratio * psi(head, own)).acos().to_degrees()));
     // Where the other class's cosine would have to be above 1, there is no boundary.
     points.filter(|(_, other)| *other <= LARGEST).collect()

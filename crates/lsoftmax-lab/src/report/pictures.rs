@@ -74,7 +74,8 @@ fn features(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Fi
         .filter_map(|(row, record)| {
             let plane = record.test()?.plane.as_ref()?;
             let accuracy = 100.0 - record.test_error()?;
-            let title = format!("{}, {accuracy:.2} % test accuracy", row.label);
+            let (name, _) = row.label.split_once(", s =").unwrap_or((&row.label, ""));
+            let title = format!("{name}: {accuracy:.1} %");
             Some((title, plane.features.concat(), plane.weights.concat(), plane))
         })
         .collect();
@@ -87,7 +88,7 @@ fn features(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Fi
         panels.push(Panel { title: title.clone(), embedding });
     }
     let digits: Vec<String> = (0..10).map(|digit| digit.to_string()).collect();
-    let caption = "Features of MNIST's test images, at most 200 of each digit. Lines are the weights of the classes.";
+    let caption = "Features of MNIST's test images, at most 200 of each digit. Lines are the weights of the classes; the number is the test accuracy.";
     Ok(vec![(experiment.name.into(), caption.into(), scatter(&panels, &digits)?)])
 }
 
