@@ -129,7 +129,7 @@ impl Svg {
         self.text.push_str("\"/>\n");
     }
 
-    /// An image in PNG format, enlarged without smoothing; `label` describes it to screen readers.
+    /// An image in PNG format, which browsers enlarge without smoothing; `label` describes it to screen readers.
     pub fn image(
         &mut self,
         (x, y): (f64, f64),
