@@ -90,7 +90,7 @@ pub struct HeadTiming {
     /// The number of timed steps.
     pub steps: usize,
     /// The throughput at the median in GFLOP/s, counting only the three products of
-    /// samples x features x classes.
+    /// samples x features x classes, those that a step uses.
     pub gflops: f64,
     /// The peak heap use during the steps, excluding features, weights and their gradients.
     pub peak_bytes: usize,
@@ -171,7 +171,13 @@ impl HeadBench {
         let normal = Distribution::Normal(0.0, 1.0);
         let x = Tensor::<2>::random([self.samples, self.features], normal, &device).require_grad();
         let y = self.labels(&device);
-        let gradients = (self.samples + self.classes) * self.features * size_of::<f32>();
+        // Every step of a sampled head has the same number of classes.
+        let classes = if head.sample_rate == SampleRate::ALL {
+            self.classes
+        } else {
+            head.sampled(y.clone(), SEED, 0)?.classes.dims()[0]
+        };
+        let gradients = (self.samples + classes) * self.features * size_of::<f32>();
 
         heap.reset();
         let started = Instant::now();
@@ -191,7 +197,7 @@ impl HeadBench {
         // Over all steps, including warm-up, so that buffers reused between steps are counted.
         let peak_bytes = heap.peak().saturating_sub(gradients);
         let (fastest, median) = (times.iter().copied().fold(f64::MAX, f64::min), median(&times));
-        let work = 3.0 * 2.0 * self.samples as f64 * self.features as f64 * self.classes as f64;
+        let work = 3.0 * 2.0 * self.samples as f64 * self.features as f64 * classes as f64;
         Ok(HeadTiming {
             milliseconds: median * 1e3,
             fastest_milliseconds: fastest * 1e3,
