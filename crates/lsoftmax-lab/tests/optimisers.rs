@@ -85,7 +85,7 @@ fn optimisers_and_schedules_are_those_of_pytorch() {
             let rate = Rate::new(&recipe, RateState::default()).at(step);
             assert!((rate - expected_rate).abs() < 1e-12, "{name}, step {step}: {rate}");
             let batch = pytorch::batch(&config, (case.batch, case.classes), step, &device);
-            let settings = StepSettings { lambda: case.lambda, rate };
+            let settings = StepSettings { lambda: case.lambda, rate, step };
             let found = learner.step(std::iter::once(batch), settings).unwrap().loss;
             let apart = (found / loss - 1.0).abs();
             assert!(apart < 2e-5, "{name}, step {step}: {found} is not {loss} ({apart:e})");

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `start` | starting and resuming a run, and its outcome |
 //! | `data` | the images, split |
-//! | `trainer` | the loop and the checkpoint |
+//! | `trainer` | the loop |
+//! | `saving` | the contents of a checkpoint, writing and restoring it |
 //! | `evaluations` | the evaluations of held-out and test images |
 //! | `journal` | the log, the event files, the observer |
 //! | `phase` | the progress of reading and evaluating, and stopping them |
@@ -28,6 +29,7 @@ mod journal;
 mod phase;
 mod rate;
 mod recovery;
+mod saving;
 mod selection;
 mod start;
 mod trainer;

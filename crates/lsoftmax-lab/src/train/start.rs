@@ -10,8 +10,9 @@ use lsoftmax_data::{DataDir, DataSource, is_among_images, shell_word};
 use serde::{Deserialize, Serialize};
 
 use super::data::TrainingData;
+use super::saving::TrainerState;
 use super::selection::KeptModel;
-use super::trainer::{Trainer, TrainerState, fresh_model};
+use super::trainer::{Trainer, fresh_model};
 use super::{Phase, TrainError};
 use crate::compute::Compute;
 use crate::evaluate::Evaluation;

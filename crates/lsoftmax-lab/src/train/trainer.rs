@@ -5,11 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use burn::module::Module;
-use burn::store::ModuleRecord;
-use burn::tensor::Bytes;
-use lsoftmax_data::{HoldOut, Prefetch};
+use lsoftmax_data::Prefetch;
 use lsoftmax_nn::NetworkConfig;
-use serde::{Deserialize, Serialize};
 
 use super::auto_lambda::AutoLambda;
 use super::data::TrainingData;
@@ -28,96 +25,40 @@ use crate::learner::{Learner, StepError, StepSettings};
 use crate::model::{Classifier, ModelError};
 use crate::model_file::{self, ModelDescription, to_safetensors};
 use crate::recipe::{Keep, Lambda, Recipe};
-use crate::run::{
-    Checkpoint, Environment, METRICS, Metric, Rollback, RunDirectory, RunError, SUMMARY, TEST,
-    keep_only, prune,
-};
+use crate::run::{Environment, Metric, Rollback, RunDirectory, RunError, SUMMARY, TEST, prune};
 
 /// Threads that prefetch batches. One makes many times what any CPU trains on.
 const LOADER_THREADS: usize = 1;
 
-/// The state in a checkpoint besides model and optimiser.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct TrainerState {
-    /// The network and the number of classes of the model.
-    network: NetworkConfig,
-    classes: usize,
-    /// The digest of the training data.
-    data: String,
-    /// How images were held out; as before there was a choice if this is missing.
-    #[serde(default)]
-    pub hold_out: HoldOut,
-    /// The recipe as TOML.
-    recipe: String,
-    /// The digest of the weights that the run started from, if they were not random.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    init: Option<String>,
-    rate: RateState,
-    #[serde(default)]
-    auto_lambda: AutoLambda,
-    /// The best evaluation so far, if something depends on it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    best: Option<Best>,
-    /// The lengths with which the run had ended before it was extended.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    extended_from: Vec<u64>,
-    /// The recipe before this checkpoint changed its length, as TOML. `recipe.toml` may still be that one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    recipe_before: Option<String>,
-    /// Whether the evaluations of this step were interrupted, and are still to be made.
-    #[serde(default)]
-    evaluation_due: bool,
-    #[serde(rename = "returns")]
-    rollbacks: Vec<Rollback>,
-    /// The length of the log in bytes.
-    log: u64,
-    #[serde(rename = "window")]
-    pending: PendingSteps,
-    seconds: f64,
-}
-
-impl TrainerState {
-    /// The recipe, if this checkpoint gave the run of `recipe` another length.
-    pub fn changed_length(&self, recipe: &Recipe) -> Option<Recipe> {
-        let read = |text: &str| Recipe::from_toml(text, "the checkpoint's recipe").ok();
-        let moved = |read: Recipe| Recipe { data: recipe.data.clone(), ..read };
-        let before = read(self.recipe_before.as_ref()?).map(moved);
-        if before.as_ref() != Some(recipe) {
-            return None;
-        }
-        read(&self.recipe).map(moved)
-    }
-}
-
 pub(super) struct Trainer<'a> {
     pub(super) recipe: Recipe,
-    network: NetworkConfig,
-    run: RunDirectory,
+    pub(super) network: NetworkConfig,
+    pub(super) run: RunDirectory,
     pub(super) data: TrainingData,
-    compute: Compute,
+    pub(super) compute: Compute,
     /// What the run starts from, if not from random weights.
-    initial: Option<InitialModel>,
+    pub(super) initial: Option<InitialModel>,
     pub(super) options: &'a Options,
     pub(super) learner: Learner,
     pub(super) journal: Journal,
     pub(super) step: u64,
     pub(super) rate: RateState,
     /// Follows the metrics if the recipe's λ is automatic.
-    auto_lambda: AutoLambda,
+    pub(super) auto_lambda: AutoLambda,
     /// The best evaluation so far, if something depends on it, and its weights, if they may be kept.
-    best: Option<(Best, Vec<u8>)>,
+    pub(super) best: Option<(Best, Vec<u8>)>,
     /// The moving average of the weights, if the recipe asks for it.
-    average: Option<MovingAverage>,
+    pub(super) average: Option<MovingAverage>,
     /// The lengths with which the run had ended before it was extended.
-    extended_from: Vec<u64>,
+    pub(super) extended_from: Vec<u64>,
     /// Whether the evaluations of the current step are still to be made.
-    evaluation_due: bool,
+    pub(super) evaluation_due: bool,
     /// The last evaluation on the held-out images, and its step.
     pub(super) validated: Option<(u64, Evaluation)>,
-    rollbacks: Vec<Rollback>,
-    seconds: f64,
+    pub(super) rollbacks: Vec<Rollback>,
+    pub(super) seconds: f64,
     /// Warnings for the user.
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 impl<'a> Trainer<'a> {
@@ -320,7 +261,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// The last step's result, which no loss has seen, must be finite.
-    fn check_weights(&self) -> Result<(), Divergence> {
+    pub(super) fn check_weights(&self) -> Result<(), Divergence> {
         if self.learner.model().is_finite() {
             return Ok(());
         }
@@ -364,130 +305,6 @@ impl<'a> Trainer<'a> {
         from_bytes(weights, self.learner.model()).map_err(|problem| {
             TrainError::Resume(format!("the best model, of step {}, {problem}", best.step))
         })
-    }
-
-    /// Continues with another number of steps. The results of the shorter run, if it was done, are removed.
-    pub fn change_length(&mut self, recipe: Recipe, was_done: bool) -> Result<(), TrainError> {
-        if was_done {
-            self.extended_from.push(self.step);
-        }
-        // In this order a kill leaves a run that resumes, with the old length or with the new one.
-        self.run.remove(SUMMARY)?;
-        let before = std::mem::replace(&mut self.recipe, recipe).to_toml();
-        self.write_checkpoint(Some(before), &mut |_| {})?;
-        keep_only(&self.run, self.step)?;
-        self.finish_changing_length()
-    }
-
-    /// Removes what belongs to the run as it was, after its checkpoint has another length.
-    pub fn finish_changing_length(&self) -> Result<(), TrainError> {
-        self.write_recipe()?;
-        let results = [SUMMARY, TEST, model_file::DESCRIPTION, model_file::WEIGHTS];
-        for name in results.into_iter().chain([model_file::LAST_WEIGHTS]) {
-            self.run.remove(name)?;
-        }
-        Ok(())
-    }
-
-    /// Writes a checkpoint, if the weights are finite.
-    fn checkpoint(&mut self, observe: &mut Observer<'_>) -> Result<(), TrainError> {
-        self.write_checkpoint(None, observe)
-    }
-
-    fn write_checkpoint(
-        &mut self,
-        recipe_before: Option<String>,
-        observe: &mut Observer<'_>,
-    ) -> Result<(), TrainError> {
-        self.check_weights()?;
-        let state = TrainerState {
-            network: self.network.clone(),
-            classes: self.data.classes,
-            data: self.data.digest.clone(),
-            hold_out: self.data.hold_out,
-            recipe: self.recipe.to_toml(),
-            init: self.initial.as_ref().map(InitialModel::digest),
-            rate: self.rate,
-            auto_lambda: self.auto_lambda,
-            best: self.best.as_ref().map(|(best, _)| *best),
-            extended_from: self.extended_from.clone(),
-            recipe_before,
-            evaluation_due: self.evaluation_due,
-            rollbacks: self.rollbacks.clone(),
-            log: self.journal.sync()?,
-            pending: self.journal.pending,
-            seconds: self.seconds,
-        };
-        let step = self.step;
-        let failed = |reason: String| TrainError::Checkpoint { step, reason };
-        let model = self.learner.model().clone().into_record().into_bytes();
-        let model = model.map_err(|error| failed(error.to_string()))?.to_vec();
-        let optimiser = self.learner.optimiser_record().map_err(failed)?;
-        let best = self.best.as_ref().map(|(_, weights)| weights.clone()).unwrap_or_default();
-        let average = self.average.as_ref().map(|average| average.to_bytes(self.learner.model()));
-        let average = average.unwrap_or_default();
-        Checkpoint { step, state, model, optimiser, best, average }.write(&self.run)?;
-        observe(Event::Checkpointed { step });
-        Ok(())
-    }
-
-    /// Restores a checkpoint, which must belong to this run.
-    pub fn load(&mut self, checkpoint: Checkpoint<TrainerState>) -> Result<(), TrainError> {
-        let Checkpoint { step, state, model, optimiser, best, average } = checkpoint;
-        let run = self.run.path().display();
-        if (&state.network, state.classes) != (&self.network, self.data.classes) {
-            return Err(TrainError::Resume(format!(
-                "the checkpoint of step {step} in {run} has another network than the recipe; restore the recipe that the run started with"
-            )));
-        }
-        if state.data != self.data.digest {
-            return Err(TrainError::Resume(format!(
-                "the images of {} are not those that the run in {run} started with; restore those, or start a new run with another --out",
-                self.recipe.data
-            )));
-        }
-        // By value: a key that an older version of the program did not write has its default. The digest
-        // shows that the images are the same, wherever they are.
-        let kept = Recipe::from_toml(&state.recipe, "the checkpoint's recipe").ok();
-        let kept = kept.map(|kept| Recipe { data: self.recipe.data.clone(), ..kept });
-        if kept.as_ref() != Some(&self.recipe) {
-            return Err(TrainError::Resume(format!(
-                "the recipe in {run} is not the one that the run started with; restore that, or start a new run with another --out"
-            )));
-        }
-        if state.init != self.initial.as_ref().map(InitialModel::digest) {
-            return Err(TrainError::Resume(format!(
-                "the initial weights in {run} are not those that the run started from; restore those, or start a new run with another --out"
-            )));
-        }
-        let incompatible = |error: String| {
-            TrainError::Resume(format!(
-                "the checkpoint of step {step} in {run} was written by another version of the program ({error}); use that version, or start a new run"
-            ))
-        };
-        let record = ModuleRecord::from_bytes(Bytes::from_bytes_vec(model));
-        let record = record.map_err(|error| incompatible(error.to_string()))?;
-        let model = self.fresh_model()?.try_load_record(record);
-        let model = model.map_err(|error| incompatible(error.to_string()))?;
-        self.learner =
-            learner(&self.recipe, model).with_optimiser_record(optimiser).map_err(incompatible)?;
-        self.notes.clear();
-        let average = self.recipe.average.map(|decay| {
-            MovingAverage::from_bytes(decay, &average, self.learner.model()).map_err(incompatible)
-        });
-        self.average = average.transpose()?;
-        self.best = state.best.map(|found| (found, best));
-        self.extended_from = state.extended_from;
-        if !self.journal.rewind(state.log, state.pending)? {
-            self.notes.push(format!(
-                "{METRICS} has lost some of the lines before step {step}; the run continues without them"
-            ));
-        }
-        self.step = step;
-        (self.rate, self.auto_lambda) = (state.rate, state.auto_lambda);
-        (self.evaluation_due, self.validated) = (state.evaluation_due, None);
-        (self.rollbacks, self.seconds) = (state.rollbacks, state.seconds);
-        Ok(())
     }
 
     /// Returns to an earlier checkpoint or the start of the run, with a larger λ.
@@ -538,7 +355,7 @@ impl<'a> Trainer<'a> {
         self.journal.rewind(0, PendingSteps::default()).map(|_| ())
     }
 
-    fn fresh_model(&self) -> Result<Classifier, TrainError> {
+    pub(super) fn fresh_model(&self) -> Result<Classifier, TrainError> {
         let initial = self.initial.as_ref();
         let model = fresh_model(&self.recipe, &self.network, &self.data, &self.compute, initial)?;
         Ok(model.0)
@@ -623,7 +440,7 @@ pub(super) fn fresh_model(
     }
 }
 
-fn learner(recipe: &Recipe, model: Classifier) -> Learner {
+pub(super) fn learner(recipe: &Recipe, model: Classifier) -> Learner {
     let optimiser = recipe.optimiser();
     let learner = match &recipe.init {
         Some(Init { freeze, trunk_rate, .. }) => {
