@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use lsoftmax_data::{DataError, fetch::FetchError};
+use lsoftmax_faces::FacesError;
 use lsoftmax_lab::bench::BenchError;
 use lsoftmax_lab::demo::DemoError;
 use lsoftmax_lab::faces::FaceError;
@@ -87,6 +88,7 @@ from_errors! {
     DataError: |_| true,
     DemoError: DemoError::is_bad_input,
     FaceError: FaceError::is_bad_input,
+    FacesError: FacesError::is_bad_input,
     FetchError: FetchError::is_bad_input,
     FigureError: FigureError::is_bad_input,
     ForDataError: |_| true,

@@ -1,4 +1,4 @@
-//! The progress of training: a bar on a terminal, lines elsewhere.
+//! The progress of training and of work on images: a bar on a terminal, lines of training elsewhere.
 
 use std::io::IsTerminal;
 
@@ -120,5 +120,28 @@ impl TrainingProgress {
     /// A line that stays.
     pub fn line(&self, text: &str) {
         if self.terminal { self.bar.println(text) } else { tell(text) }
+    }
+}
+
+/// The progress of work on many images, on a terminal.
+pub struct ImageProgress(ProgressBar);
+
+impl ImageProgress {
+    /// `what` is done with the images, such as "aligned".
+    pub fn new(what: &'static str) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = if terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
+        let template = "{wide_bar} {pos}/{len} {msg}, {per_sec}, {eta} left";
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        Self(bar.with_style(style).with_message(what))
+    }
+
+    pub fn show(&self, done: usize, total: usize) {
+        self.0.set_length(total as u64);
+        self.0.set_position(done as u64);
+    }
+
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
     }
 }

@@ -141,6 +141,13 @@ pub fn set() -> impl TypedValueParser<Value = &'static Set> {
     one_of(Set::ALL.map(|set| (set.name, set)))
 }
 
+/// The size of an image, such as `96x112`: width and height.
+pub fn image_size(text: &str) -> Result<(u32, u32), String> {
+    let side = |text: &str| text.trim().parse().ok().filter(|side| (1..=4096).contains(side));
+    let sides = text.split_once('x').and_then(|(width, height)| side(width).zip(side(height)));
+    sides.ok_or("must be WIDTHxHEIGHT of 1 to 4096 pixels each, such as 96x112".into())
+}
+
 /// A device by its name. GPU backends come with cargo features of the same name.
 pub fn device(name: &str) -> Result<Device, String> {
     match name {

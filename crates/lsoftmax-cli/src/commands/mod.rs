@@ -8,6 +8,7 @@ mod demo;
 mod embed;
 mod eval;
 mod export;
+mod faces;
 mod loss;
 mod network;
 mod plot;
@@ -61,6 +62,7 @@ pub enum Command {
     Record(record::RecordCommand),
     Report(report::ReportCommand),
     Completions(completions::CompletionsCommand),
+    Faces(faces::FacesCommand),
     Verify(verify::VerifyCommand),
     Bench(bench::BenchCommand),
     Data(data::DataCommand),
@@ -100,6 +102,7 @@ impl Command {
             Self::Record(command) => command.run(),
             Self::Report(command) => command.run(),
             Self::Completions(command) => command.run(),
+            Self::Faces(command) => command.run(),
             Self::Verify(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Data(command) => command.run(),
