@@ -173,7 +173,6 @@ def cases():
     yield "rows of very different lengths", rows * np.float32(2.0) ** rng.integers(-30, 30, size=(80, 1)), random_pairs(rng, 20, 4, [16, 16, 16])
 
 
-PAPER = False
 PROTOCOLS = {"sphereface": sphereface, "insightface": insightface, "best-threshold": best_threshold}
 
 
@@ -185,7 +184,7 @@ def verification() -> dict:
             if len(np.unique(pairs["fold"])) > 1 or protocol == "best-threshold":
                 results.append(result(protocol, pairs, *verify(rows, pairs)))
         # Without variance there are no principal directions, and with rows of zeros the mean decides.
-        if PAPER and len(np.unique(pairs["fold"])) > 1 and name != "all scores equal":
+        if len(np.unique(pairs["fold"])) > 1 and name != "all scores equal":
             for dimension in [2, min(rows.shape[1], 6)]:
                 scores, folds, explained = paper(rows, pairs, dimension)
                 results.append(result("paper", pairs, scores, folds, explained, dimension))

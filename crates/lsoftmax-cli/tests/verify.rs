@@ -44,7 +44,12 @@ fn the_program_prints_the_accuracy_of_the_reference() {
         let directory = case_files(&case);
         for expected in case["results"].as_array().expect("a list") {
             let protocol = expected["protocol"].as_str().expect("a name");
-            let found = json(verify(directory.path(), &["--protocol", protocol, "--json"]));
+            let mut arguments = vec!["--protocol", protocol, "--json"];
+            let dimension = expected["dimension"].to_string();
+            if protocol == "paper" {
+                arguments.extend(["--pca", &dimension]);
+            }
+            let found = json(verify(directory.path(), &arguments));
             for key in ["accuracy", "standard_error", "auc", "eer"] {
                 match (found[key].as_f64(), expected[key].as_f64()) {
                     (Some(found), Some(expected)) => {

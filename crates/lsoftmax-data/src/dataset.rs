@@ -158,6 +158,13 @@ impl Images {
         &self.pixels[index * size..][..size]
     }
 
+    /// The images mirrored left to right.
+    pub fn mirrored(&self) -> Self {
+        let mut mirrored = self.clone();
+        mirrored.pixels.chunks_exact_mut(self.shape.width).for_each(<[u8]>::reverse);
+        mirrored
+    }
+
     /// Some of the images, in the order given.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ pub mod arrays;
 mod augment;
 mod check;
 mod cifar;
+mod class_batches;
 mod colour;
 mod contents;
 mod dataset;

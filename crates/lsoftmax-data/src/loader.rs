@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::augment::{Augment, Mean};
+use crate::class_batches::ClassBatches;
 use crate::dataset::{Images, Shape};
 use crate::random::{Purpose, Random};
 
@@ -33,6 +34,9 @@ pub struct Sampling {
     pub last: LastBatch,
     /// Random augmentation.
     pub augment: Augment,
+    /// K for batches of P classes with K images each, P · K = `batch`; `last` then does not matter, and every class
+    /// is drawn equally often.
+    pub images_per_class: Option<usize>,
 }
 
 /// What to do when an epoch ends inside a batch.
@@ -50,12 +54,19 @@ pub enum LastBatch {
 impl Sampling {
     /// For training: shuffled, an unlimited number of epochs.
     pub fn training(batch: usize, seed: u64, augment: Augment) -> Self {
-        Self { batch, seed, shuffle: true, last: LastBatch::Span, augment }
+        Self { batch, seed, shuffle: true, last: LastBatch::Span, augment, images_per_class: None }
     }
 
     /// For evaluation: every image once, in order, without augmentation.
     pub fn evaluation(batch: usize) -> Self {
-        Self { batch, seed: 0, shuffle: false, last: LastBatch::Keep, augment: Augment::NONE }
+        Self {
+            batch,
+            seed: 0,
+            shuffle: false,
+            last: LastBatch::Keep,
+            augment: Augment::NONE,
+            images_per_class: None,
+        }
     }
 }
 
@@ -82,6 +93,18 @@ pub enum LoaderError {
         setting: String,
         /// The constraint, and the value that violates it.
         problem: String,
+    },
+    /// Images per class that do not divide the batch, or too few classes.
+    #[error(
+        "a batch of {batch} with {per_class} images of each class is not possible: the batch must be a multiple, and there must be as many classes; there are {classes}"
+    )]
+    ImagesPerClass {
+        /// The number of samples per batch.
+        batch: usize,
+        /// The number of images of each class.
+        per_class: usize,
+        /// The number of classes that have images.
+        classes: usize,
     },
     /// The mean image has another number of pixels than its size.
     #[error("the mean image is of {shape}, but has {pixels} pixels; copy the model again")]
@@ -124,6 +147,8 @@ pub struct Loader {
     images: Arc<Images>,
     mean: Mean,
     sampling: Sampling,
+    /// Batches by class, if asked for.
+    by_class: Option<ClassBatches>,
     /// The cached orders of the last even and the last odd epoch.
     orders: [Mutex<Option<EpochOrder>>; 2],
 }
@@ -163,7 +188,24 @@ impl Loader {
         if mean.shape != shape {
             return Err(LoaderError::Mean { mean: mean.shape, images: shape });
         }
-        Ok(Self { images, mean, sampling, orders: Default::default() })
+        let by_class = match sampling.images_per_class {
+            None => None,
+            Some(per_class) => {
+                let Sampling { batch, seed, .. } = sampling;
+                let per_batch = if per_class > 0 && batch.is_multiple_of(per_class) {
+                    batch / per_class
+                } else {
+                    0
+                };
+                let made = ClassBatches::new(images.labels(), seed, per_batch, per_class);
+                let mut classes = images.labels().to_vec();
+                classes.sort_unstable();
+                classes.dedup();
+                let classes = classes.len();
+                Some(made.ok_or(LoaderError::ImagesPerClass { batch, per_class, classes })?)
+            }
+        };
+        Ok(Self { images, mean, sampling, by_class, orders: Default::default() })
     }
 
     /// The images that batches are drawn from.
@@ -216,6 +258,9 @@ impl Loader {
 
     /// The epoch and the image of each sample of a batch.
     fn samples(&self, number: u64) -> Vec<(u64, u32)> {
+        if let Some(by_class) = &self.by_class {
+            return by_class.samples(number);
+        }
         let (images, size) = (self.images.len() as u64, self.sampling.batch as u64);
         let (mut epoch, start) = match self.sampling.last {
             LastBatch::Span => {

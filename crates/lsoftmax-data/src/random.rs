@@ -18,6 +18,10 @@ pub(crate) enum Purpose {
     Colour = 5,
     /// Choosing the part of a sample that is erased.
     Erase = 6,
+    /// Shuffling the classes of a round of batches by class.
+    Classes = 14,
+    /// Shuffling the images of a class.
+    ImagesOfClass = 15,
     /// Dividing a list.
     Division = 16,
 }

@@ -72,6 +72,26 @@ impl DataSource {
         if name.is_empty() { "folder".into() } else { name }
     }
 
+    /// The same source; a folder with a relative path that does not exist is the one in the directory of data sets, if
+    /// that exists.
+    pub fn located(self, data: &DataDir) -> Self {
+        match self {
+            Self::Folder(path) if path.is_relative() && !path.exists() => {
+                let there = data.path().join(&path);
+                Self::Folder(if there.exists() { there } else { path })
+            }
+            other => other,
+        }
+    }
+
+    /// The same source without the directories that a folder is in, which differ between machines.
+    pub fn without_directories(self) -> Self {
+        match &self {
+            Self::Folder(_) => Self::Folder(self.name().into()),
+            Self::Set(_) => self,
+        }
+    }
+
     /// The same source with an absolute path, independent of the working directory.
     pub fn absolute(self) -> Self {
         match self {

@@ -8,7 +8,6 @@
 //! | [`Pairs`], [`verify`](fn@verify), [`Protocol`] | the accuracy on pairs of faces, by the conventions in use |
 //! | [`Roc`] | false and true accept rates, area, equal error rate |
 //! | [`Gallery`] | the nearest identities, exactly |
-//! | [`contact_sheet`] | pairs of faces as one picture |
 //!
 //! # Pixels
 //!
@@ -16,7 +15,6 @@
 //! scikit-image. An image of width w reaches from −0.5 to w − 0.5.
 
 pub mod align;
-mod contact_sheet;
 mod delimited;
 mod embeddings;
 mod error;
@@ -25,6 +23,7 @@ mod landmarks;
 pub mod list;
 mod names;
 mod pairs;
+mod pca;
 mod perceptual_hash;
 mod protocol;
 mod roc;
@@ -33,7 +32,6 @@ mod template;
 mod thresholds;
 mod warp;
 
-pub use contact_sheet::contact_sheet;
 pub use embeddings::{Embeddings, EmbeddingsError};
 pub use error::FacesError;
 pub use gallery::{Gallery, Identification, Match};
@@ -41,7 +39,9 @@ pub use landmarks::{FivePoints, Landmarks};
 pub use names::{NameMatch, NormalisedName};
 pub use pairs::{Pair, Pairs};
 pub use perceptual_hash::PerceptualHash;
-pub use protocol::{FoldResult, Protocol, Verification, VerifyError, verify};
+pub use protocol::{
+    FoldResult, PcaReport, Protocol, Verification, VerifyError, verify, verify_with_pca,
+};
 pub use roc::{Roc, TarAtFar};
 pub use similarity::Similarity;
 pub use template::Template;

@@ -421,11 +421,10 @@ fn write(
 ) -> Result<(), FacesError> {
     // The first directory of a person names them.
     let mut first: BTreeMap<usize, &String> = BTreeMap::new();
-    for (name, files) in people.iter().filter(|(_, files)| !files.is_empty()) {
+    for name in people.keys() {
         if let Some(person) = names.get(name) {
             first.entry(*person).or_insert(name);
         }
-        let _ = files;
     }
     let of_path: HashMap<&Path, usize> =
         faces.iter().enumerate().map(|(index, face)| (face.path.as_path(), index)).collect();

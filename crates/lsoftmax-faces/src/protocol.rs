@@ -1,9 +1,11 @@
 //! Verification: are two faces of the same person? By the conventions that are in use, whose numbers differ.
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::embeddings::Embeddings;
 use crate::pairs::Pair;
+use crate::pca::{Moments, Pca};
 use crate::roc::{Roc, TarAtFar};
 use crate::thresholds::SortedScores;
 
@@ -24,14 +26,17 @@ pub enum Protocol {
     InsightFace,
     /// Cosine, and the threshold that is best on all pairs, without folds: it has seen the answers.
     BestThreshold,
+    /// Principal components of the training folds; cosine; the threshold as in SphereFace, by the same authors.
+    Paper,
 }
 
 impl Protocol {
     /// All protocols by their names.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub const ALL: [(&'static str, Self); 4] = [
         ("sphereface", Self::SphereFace),
         ("insightface", Self::InsightFace),
         ("best-threshold", Self::BestThreshold),
+        ("paper", Self::Paper),
     ];
 
     /// Its name.
@@ -66,6 +71,33 @@ pub enum VerifyError {
         "the pairs are in one fold, but {0} chooses the threshold on the other folds; use at least two, or the protocol best-threshold, which needs none"
     )]
     OneFold(&'static str),
+    /// More principal components than features.
+    #[error(
+        "{dimension} principal components need as many features, but the embeddings have {columns}; use at most that many, and at least 1"
+    )]
+    Dimension {
+        /// The number of components.
+        dimension: usize,
+        /// The number of features.
+        columns: usize,
+    },
+    /// Numbers that are too large or too different in size.
+    #[error(
+        "the principal components of the embeddings could not be computed; scale them to a length of about 1"
+    )]
+    NoComponents,
+}
+
+/// The number of principal components of the paper's protocol, unless there are fewer features. The paper does not say it.
+const DIMENSION: usize = 128;
+
+/// The principal components of [`Protocol::Paper`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PcaReport {
+    /// Their number.
+    pub dimension: usize,
+    /// The fraction of the training folds' variance that they have, for every fold.
+    pub explained_variance: Vec<f64>,
 }
 
 /// The result of a fold.
@@ -100,6 +132,9 @@ pub struct Verification {
     pub eer: Option<f64>,
     /// True accept rates at false accept rates.
     pub tar_at_far: Option<TarAtFar>,
+    /// The principal components, if the protocol has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pca: Option<PcaReport>,
     /// The score of every pair, of which larger ones mean the same person: a cosine, or a squared distance negated.
     /// A pair's score is that of the fold that it is tested in.
     #[serde(skip)]
@@ -123,7 +158,7 @@ fn accepts(protocol: Protocol, score: f64, threshold: f64) -> bool {
     match protocol {
         Protocol::InsightFace => -score < threshold,
         Protocol::BestThreshold => score >= threshold,
-        Protocol::SphereFace => score > threshold,
+        Protocol::SphereFace | Protocol::Paper => score > threshold,
     }
 }
 
@@ -149,22 +184,13 @@ pub fn verify(
     pairs: &[Pair],
     protocol: Protocol,
 ) -> Result<Verification, VerifyError> {
-    if pairs.is_empty() {
-        return Err(VerifyError::NoPairs);
-    }
-    for (number, pair) in pairs.iter().enumerate() {
-        let row = pair.left.max(pair.right);
-        if row >= embeddings.rows() {
-            return Err(VerifyError::Row { pair: number, row, rows: embeddings.rows() });
-        }
-    }
-    let folds = Folds::of(pairs);
-    if folds.numbers.len() < 2 && protocol != Protocol::BestThreshold {
-        return Err(VerifyError::OneFold(protocol.name()));
+    let folds = checked_folds(embeddings, pairs, protocol)?;
+    if protocol == Protocol::Paper {
+        return verify_with_pca(embeddings, pairs, DIMENSION.min(embeddings.columns()));
     }
     let rows = embeddings.to_f64();
     let (thresholds, scores) = match protocol {
-        Protocol::SphereFace => {
+        Protocol::SphereFace | Protocol::Paper => {
             let means = folds.training_means(&rows, pairs);
             of_each_fold(&folds, pairs, |fold| {
                 let centred: Vec<Vec<f64>> =
@@ -187,16 +213,86 @@ pub fn verify(
     Ok(summarise(protocol, pairs, &folds, &thresholds, scores))
 }
 
+/// Verifies pairs by [`Protocol::Paper`] with a number of principal components. With all of them it is the protocol of
+/// SphereFace: a rotation changes no cosine.
+///
+/// # Errors
+/// As [`verify`], and when there are more components than features.
+pub fn verify_with_pca(
+    embeddings: &Embeddings,
+    pairs: &[Pair],
+    dimension: usize,
+) -> Result<Verification, VerifyError> {
+    let folds = checked_folds(embeddings, pairs, Protocol::Paper)?;
+    let columns = embeddings.columns();
+    if !(1..=columns).contains(&dimension) {
+        return Err(VerifyError::Dimension { dimension, columns });
+    }
+    let rows = embeddings.to_f64();
+    let shift = folds.training_means(&rows, pairs).swap_remove(0);
+    let moments: Vec<Moments> = (0..folds.numbers.len())
+        .into_par_iter()
+        .map(|fold| {
+            let indices: Vec<usize> = folds
+                .members(fold)
+                .flat_map(|pair| [pairs[pair].left, pairs[pair].right])
+                .collect();
+            Moments::of(&rows, &indices, &shift)
+        })
+        .collect();
+    let components: Option<Vec<Pca>> = (0..moments.len())
+        .into_par_iter()
+        .map(|fold| {
+            let others: Vec<&Moments> = moments
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != fold)
+                .map(|(_, moments)| moments)
+                .collect();
+            Moments::components(&others, &shift, dimension)
+        })
+        .collect();
+    let components = components.ok_or(VerifyError::NoComponents)?;
+    let (thresholds, scores) =
+        of_each_fold(&folds, pairs, |fold| cosines(&components[fold].project(&rows), pairs));
+    let explained_variance = components.iter().map(|pca| pca.explained).collect();
+    let pca = Some(PcaReport { dimension, explained_variance });
+    let result = summarise(Protocol::Paper, pairs, &folds, &thresholds, scores);
+    Ok(Verification { pca, ..result })
+}
+
+/// The folds of pairs that fit the embeddings and the protocol.
+fn checked_folds(
+    embeddings: &Embeddings,
+    pairs: &[Pair],
+    protocol: Protocol,
+) -> Result<Folds, VerifyError> {
+    if pairs.is_empty() {
+        return Err(VerifyError::NoPairs);
+    }
+    for (number, pair) in pairs.iter().enumerate() {
+        let row = pair.left.max(pair.right);
+        if row >= embeddings.rows() {
+            return Err(VerifyError::Row { pair: number, row, rows: embeddings.rows() });
+        }
+    }
+    let folds = Folds::of(pairs);
+    if folds.numbers.len() < 2 && protocol != Protocol::BestThreshold {
+        return Err(VerifyError::OneFold(protocol.name()));
+    }
+    Ok(folds)
+}
+
 /// For every fold a threshold of the scores of its training pairs, and for every pair the score in its own fold.
 fn of_each_fold(
     folds: &Folds,
     pairs: &[Pair],
-    scores_of: impl Fn(usize) -> Vec<f64>,
+    scores_of: impl Fn(usize) -> Vec<f64> + Sync + Send,
 ) -> (Vec<f64>, Vec<f64>) {
     let mut scores = vec![0.0; pairs.len()];
     let mut thresholds = Vec::new();
-    for fold in 0..folds.numbers.len() {
-        let of_fold = scores_of(fold);
+    let of_folds: Vec<Vec<f64>> = (0..folds.numbers.len()).into_par_iter().map(scores_of).collect();
+    for (fold, of_fold) in of_folds.into_iter().enumerate() {
         thresholds.push(folds.training_scores(fold, pairs, &of_fold).sphereface());
         for pair in folds.members(fold) {
             scores[pair] = of_fold[pair];
@@ -252,6 +348,7 @@ fn summarise(
         auc: roc.as_ref().map(Roc::area),
         eer: roc.as_ref().map(Roc::equal_error_rate),
         tar_at_far: roc.as_ref().map(Roc::tar_at_far),
+        pca: None,
         scores,
     }
 }

@@ -1,6 +1,6 @@
 //! Verification by every protocol, against numpy and scikit-learn.
 
-use lsoftmax_faces::{Embeddings, Pair, Protocol, VerifyError, verify};
+use lsoftmax_faces::{Embeddings, Pair, Protocol, VerifyError, verify, verify_with_pca};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -23,6 +23,8 @@ struct Case {
 #[derive(Deserialize)]
 struct Expected {
     protocol: Protocol,
+    dimension: Option<usize>,
+    explained_variance: Option<Vec<f64>>,
     accuracy: f64,
     standard_error: Option<f64>,
     folds: Vec<lsoftmax_faces::FoldResult>,
@@ -68,7 +70,21 @@ fn every_protocol_is_that_of_the_reference() {
     for case in cases {
         for expected in &case.results {
             let what = format!("{}, {}", case.name, expected.protocol.name());
-            let found = verify(&case.embeddings(), &case.pairs(), expected.protocol).expect(&what);
+            let (embeddings, pairs) = (case.embeddings(), case.pairs());
+            let found = match expected.dimension {
+                Some(dimension) => verify_with_pca(&embeddings, &pairs, dimension),
+                None => verify(&embeddings, &pairs, expected.protocol),
+            };
+            let found = found.expect(&what);
+            let explained = found.pca.as_ref().map(|pca| &pca.explained_variance);
+            for (found, expected) in explained
+                .iter()
+                .copied()
+                .flatten()
+                .zip(expected.explained_variance.iter().flatten())
+            {
+                assert!((found - expected).abs() < 1e-9, "{what}: {found}, {expected}");
+            }
             assert!(close(Some(found.accuracy), Some(expected.accuracy)), "{what}: {found:?}");
             assert!(close(found.standard_error, expected.standard_error), "{what}: {found:?}");
             assert_eq!(found.folds.len(), expected.folds.len(), "{what}");
@@ -121,4 +137,22 @@ fn rows_and_pairs_that_do_not_exist_are_named() {
     let error = verify(&rows, &[pair], Protocol::BestThreshold).unwrap_err();
     assert!(matches!(error, VerifyError::Row { pair: 0, row: 7, rows: 1 }), "{error}");
     assert!(matches!(verify(&rows, &[], Protocol::SphereFace), Err(VerifyError::NoPairs)));
+}
+
+#[test]
+fn all_principal_components_are_the_protocol_of_sphereface() {
+    for case in cases()
+        .iter()
+        .filter(|case| ["ten folds", "folds of unequal size"].contains(&case.name.as_str()))
+    {
+        let (embeddings, pairs) = (case.embeddings(), case.pairs());
+        let sphereface = verify(&embeddings, &pairs, Protocol::SphereFace).expect("a result");
+        let all = verify_with_pca(&embeddings, &pairs, case.columns).expect("a result");
+        assert_eq!(all.accuracy, sphereface.accuracy);
+        for (one, other) in all.scores.iter().zip(&sphereface.scores) {
+            assert!((one - other).abs() < 1e-9, "{one}, {other}");
+        }
+        let more = verify_with_pca(&embeddings, &pairs, case.columns + 1).unwrap_err();
+        assert!(matches!(more, VerifyError::Dimension { .. }), "{more}");
+    }
 }

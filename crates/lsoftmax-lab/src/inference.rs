@@ -14,6 +14,7 @@ use lsoftmax_data::{
 use serde::Serialize;
 
 use crate::evaluate::{EvaluateError, LogitLengths, argmax, for_each_image, norm, scaled_sum_exp};
+use crate::features::Flip;
 use crate::model_file::{self, ModelDescription, TrainedModel};
 use crate::onnx::{OnnxOutput, to_onnx};
 use crate::run::{RunError, write_atomic};
@@ -69,7 +70,7 @@ pub(crate) fn images_to_evaluate(
 ) -> Result<(&'static str, Images), InferenceError> {
     let own = source.is_none();
     let source = source.unwrap_or(&description.data);
-    let mut set = source.read(data, shape(&description.network.input))?;
+    let mut set = source.read(data, input_shape(&description.network.input))?;
     if own && set.test.is_none() {
         if set.digest() != description.digest {
             return Err(InferenceError::Fit(format!(
@@ -134,7 +135,7 @@ pub fn predict(
     }
     let mut found = Predictions { images: Vec::new(), unreadable: Vec::new() };
     for group in files.chunks(GROUP) {
-        let shape = shape(&trained.description.network.input);
+        let shape = input_shape(&trained.description.network.input);
         let (images, unreadable) = read_readable_images(group, shape)?;
         found.unreadable.extend(unreadable);
         predict_images(&trained, images, &mut found.images)?;
@@ -237,6 +238,8 @@ pub struct EmbedOutputs<'a> {
     pub logits: Option<&'a Path>,
     /// Whether to normalise features to length 1.
     pub normalise: bool,
+    /// Whether the features of the mirror image are added, or follow.
+    pub flip: Option<Flip>,
 }
 
 /// Writes the features of images to an `.npy` file, and their logits to another if requested; one row
@@ -255,7 +258,7 @@ pub fn embed(
     outputs: &EmbedOutputs<'_>,
     device: &Device,
 ) -> Result<EmbedReport, InferenceError> {
-    let EmbedOutputs { features: out, logits, normalise } = *outputs;
+    let EmbedOutputs { features: out, logits, normalise, flip } = *outputs;
     if logits.is_some_and(|logits| resolved(logits) == resolved(out)) {
         let problem = format!(
             "{} cannot be the file of both features and logits; use two files",
@@ -282,22 +285,34 @@ pub fn embed(
         }
         DataSource::Folder(path) => {
             let files = if path.is_dir() { files_in(path)? } else { vec![path.clone()] };
-            let images = read_images(&files, shape(&description.network.input))?;
+            let images = read_images(&files, input_shape(&description.network.input))?;
             (images, EmbeddedRows::of_files(&files, path))
         }
     };
     let images = Arc::new(images);
-    let (width, classes) = (description.network.features.size, description.classes);
+    let (mut width, classes) = (description.network.features.size, description.classes);
     let mut rows = Vec::with_capacity(images.len() * width);
     let mut scores = Vec::new();
     for_each_image(&model, &images, &description.mean, |outcome| {
-        let length = norm(&outcome.features);
-        let scale = if normalise && length > 0.0 { 1.0 / length } else { 1.0 };
-        rows.extend(outcome.features.iter().map(|value| (f64::from(*value) * scale) as f32));
+        rows.extend_from_slice(&outcome.features);
         if logits.is_some() {
             scores.extend_from_slice(&outcome.logits);
         }
     })?;
+    if let Some(flip) = flip {
+        let mut mirrored = Vec::with_capacity(rows.len());
+        for_each_image(&model, &Arc::new(images.mirrored()), &description.mean, |outcome| {
+            mirrored.extend_from_slice(&outcome.features);
+        })?;
+        (width, rows) = flip.joined(width, &rows, &mirrored);
+    }
+    if normalise {
+        for row in rows.chunks_exact_mut(width) {
+            let length = norm(row);
+            let scale = if length > 0.0 { 1.0 / length } else { 1.0 };
+            row.iter_mut().for_each(|value| *value = (f64::from(*value) * scale) as f32);
+        }
+    }
     let features = stage(out, &[images.len(), width], &rows)?;
     if let Some(logits) = logits {
         stage(logits, &[images.len(), classes], &scores)?.commit()?;
@@ -346,6 +361,7 @@ pub fn export_onnx(run: &Path, output: OnnxOutput, out: &Path) -> Result<usize, 
     Ok(bytes.len())
 }
 
-fn shape(&[channels, height, width]: &[usize; 3]) -> Shape {
+/// The size of the images that a network takes.
+pub(crate) fn input_shape(&[channels, height, width]: &[usize; 3]) -> Shape {
     Shape { channels, height, width }
 }

@@ -24,6 +24,7 @@ pub mod demo;
 pub mod estimate;
 pub mod evaluate;
 pub mod faces;
+pub mod features;
 pub mod figures;
 pub mod fine_tuning;
 pub mod head;

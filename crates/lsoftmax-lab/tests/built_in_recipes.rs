@@ -98,12 +98,12 @@ fn every_recipe_has_a_network_for_the_images_of_its_data() {
         let images = match recipe.data.to_string().as_str() {
             "mnist" => [1, 28, 28],
             "cifar10" | "cifar100" => [3, 32, 32],
-            "faces" => [3, 112, 96],
+            "faces-list" => [3, 112, 96],
             other => panic!("{name} has the data {other}"),
         };
         assert_eq!(network.input, images, "{name}");
         let is_folder = matches!(recipe.data, DataSource::Folder(_));
-        assert_eq!(is_folder, recipe.data == "faces".into(), "{name}");
+        assert_eq!(is_folder, recipe.data == "faces-list".into(), "{name}");
         network.stack().unwrap();
     }
 }
@@ -113,10 +113,16 @@ fn the_full_recipes_follow_the_paper() {
     let rates = LearningRate::Steps { rate: 0.1, factor: 0.1, at: vec![12_000, 15_000] };
     for name in Recipe::NAMES {
         let recipe = Recipe::built_in(name).unwrap();
-        assert_eq!((recipe.batch, recipe.validation), (256, 5000), "{name}");
+        let is_of_faces = name.starts_with("lfw");
+        let validation = if is_of_faces { 1000 } else { 5000 };
+        assert_eq!((recipe.batch, recipe.validation), (256, validation), "{name}");
         let sgd = Sgd { momentum: 0.9, weight_decay: 5e-4, nesterov: false };
         assert_eq!(recipe.optimiser(), sgd.into(), "{name}");
-        let augment = if name.contains("plus") { Augment::CIFAR10_PLUS } else { Augment::NONE };
+        let augment = match is_of_faces {
+            true => Augment { flip: true, ..Augment::NONE },
+            false if name.contains("plus") => Augment::CIFAR10_PLUS,
+            false => Augment::NONE,
+        };
         assert_eq!(recipe.augment, augment, "{name}");
         if !name.starts_with("lfw") {
             assert_eq!(recipe.steps, 18_000, "{name}");

@@ -39,7 +39,7 @@ fn tiny() -> Recipe {
 
 fn planned(recipe: Recipe) -> PlannedRun {
     let id = Record::id_of(&recipe, "");
-    PlannedRun { label: id.clone(), id, recipe, progress: Progress::Missing }
+    PlannedRun { label: id.clone(), id, recipe, progress: Progress::Missing, lfw: false }
 }
 
 /// Makes the runs; calls `observe` with every event.

@@ -40,6 +40,7 @@ fn a_recipe_with_every_key_set_comes_back_from_its_toml() {
             .unwrap(),
         lambda: LambdaSchedule::exponential(100.0, 0.99, 0.5).unwrap().into(),
         batch: 33,
+        images_per_class: Some(3),
         accumulate: 3,
         clip_norm: Some(2.5),
         steps: 99,

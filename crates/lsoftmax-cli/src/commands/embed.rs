@@ -4,18 +4,20 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lsoftmax_data::{DataSource, Split};
+use lsoftmax_lab::features::Flip;
 use lsoftmax_lab::inference::{self, EmbedOutputs, EmbedReport};
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
-use crate::value_parsers::split;
+use crate::value_parsers::{one_of, split};
 
 const EXAMPLES: &str = "\
 Examples:
   lsoftmax embed runs/mnist mnist --out features.npy    the test images of a data set
   lsoftmax embed runs/mnist mnist --out features.npy --logits logits.npy
-  lsoftmax embed runs/photos album/ --out features.npy --normalise";
+  lsoftmax embed runs/photos album/ --out features.npy --normalise
+  lsoftmax embed runs/faces aligned/ --out features.npy --flip concat";
 
 /// Write the features of images, by the model of a run, to a .npy file
 #[derive(Debug, Args)]
@@ -36,6 +38,9 @@ pub struct EmbedCommand {
     /// Scale each feature vector to a length of 1
     #[arg(long)]
     normalise: bool,
+    /// Add the features of the mirror image, or put them behind: sum or concat
+    #[arg(long, value_name = "HOW", value_parser = one_of(Flip::ALL))]
+    flip: Option<Flip>,
     /// The images of a data set to embed
     #[arg(long, default_value = "test", value_parser = split())]
     split: Split,
@@ -49,9 +54,10 @@ pub struct EmbedCommand {
 
 impl EmbedCommand {
     pub fn run(self) -> Result<String, Failure> {
-        let Self { run, input, out, logits, normalise, split, data_dir, device, output } = self;
+        let Self { run, input, out, logits, normalise, flip, split, data_dir, device, output } =
+            self;
         let data = data_dir.find()?;
-        let outputs = EmbedOutputs { features: &out, logits: logits.as_deref(), normalise };
+        let outputs = EmbedOutputs { features: &out, logits: logits.as_deref(), normalise, flip };
         let embedded = inference::embed(&run, &input, split, &data, &outputs, &device.device)?;
         output.render(&embedded, text)
     }

@@ -9,6 +9,7 @@ mod embed;
 mod eval;
 mod export;
 mod faces;
+mod identify;
 mod loss;
 mod network;
 mod plot;
@@ -64,6 +65,7 @@ pub enum Command {
     Completions(completions::CompletionsCommand),
     Faces(faces::FacesCommand),
     Verify(verify::VerifyCommand),
+    Identify(identify::IdentifyCommand),
     Bench(bench::BenchCommand),
     Data(data::DataCommand),
 }
@@ -104,6 +106,7 @@ impl Command {
             Self::Completions(command) => command.run(),
             Self::Faces(command) => command.run(),
             Self::Verify(command) => command.run(),
+            Self::Identify(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Data(command) => command.run(),
         }

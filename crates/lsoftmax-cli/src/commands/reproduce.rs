@@ -34,7 +34,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{KERNELS}\n\n{TRAIN_EXIT_CODES}"))]
 pub struct ReproduceCommand {
-    /// Which of them: table2, table3, table4, fig2 to fig7, lambda (the study of λ), or all
+    /// Which of them: table2 to table5, fig2 to fig7, lambda (the study of λ), or all
     #[arg(value_name = "NAME", default_value = "all", value_parser = experiments())]
     names: Vec<String>,
     /// The length of the runs as a fraction of the paper's, such as 1/6 [default: one that fits each]
@@ -112,12 +112,24 @@ impl ReproduceCommand {
                         prefix = format!("{}: ", run.id);
                     }
                     QueueEvent::Training(event) => progress.show(&prefix, event),
-                    QueueEvent::Recorded { run, test_error } => progress.line(&match test_error {
-                        Some(error) => {
-                            format!("recorded {}: {error:.2} % of the test images wrong", run.id)
-                        }
-                        None => format!("recorded {}: training diverged", run.id),
-                    }),
+                    QueueEvent::Recorded { run, lfw: Some(lfw), .. } => {
+                        let accuracies = lfw.protocols.iter().map(|result| {
+                            format!("{:.2} % ({})", 100.0 * result.accuracy, result.protocol.name())
+                        });
+                        let accuracies = accuracies.collect::<Vec<_>>().join(", ");
+                        progress.line(&format!("recorded {}: LFW {accuracies}", run.id));
+                    }
+                    QueueEvent::Recorded { run, test_error, .. } => {
+                        progress.line(&match test_error {
+                            Some(error) => {
+                                format!(
+                                    "recorded {}: {error:.2} % of the test images wrong",
+                                    run.id
+                                )
+                            }
+                            None => format!("recorded {}: training diverged", run.id),
+                        })
+                    }
                     QueueEvent::Failed { run, reason } => {
                         progress.line(&format!("{}: {reason}", run.id))
                     }

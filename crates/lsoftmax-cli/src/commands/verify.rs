@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lsoftmax_faces::{Protocol, Roc, Verification};
-use lsoftmax_lab::faces::{self, FaceError, Verified};
+use lsoftmax_lab::faces::{self, FaceError, PairsOfImages, Verified};
+use lsoftmax_lab::figures::Picture;
 use serde::Serialize;
 
-use crate::argument_groups::OutputArguments;
+use crate::argument_groups::{DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
-use crate::value_parsers::one_of;
+use crate::value_parsers::{one_of, size};
 
 const EXAMPLES: &str = "\
 Examples:
+  lsoftmax verify runs/faces --images lfw-aligned --pairs lfw/pairs.txt --protocol paper,sphereface --roc roc.png
   lsoftmax verify --embeddings e.npy --pairs pairs.csv --protocol insightface --json
   lsoftmax verify --embeddings e.npy --pairs pairs.csv --protocol sphereface,best-threshold --roc roc.svg
 
@@ -22,24 +24,41 @@ Protocols:
   sphereface      minus the mean of the training folds; cosine; 20,001 thresholds, the mean of the best
   insightface     length 1; squared distance; thresholds 0, 0.01 … 3.99, the first of the best
   best-threshold  cosine; the best threshold of all pairs, which has seen the answers
+  paper           principal components of the training folds; cosine; the threshold as sphereface
+With a model, the features of an image and its mirror image are concatenated for sphereface and added for insightface and
+best-threshold; paper takes those of the image alone.
 docs/faces.md says what each of them measures.";
 
 /// Verify pairs of faces: accuracy over folds, thresholds, ROC
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct VerifyCommand {
-    /// Embeddings, one row per image
-    #[arg(long, value_name = "FILE.npy")]
-    embeddings: PathBuf,
-    /// The pairs
+    /// The run whose model makes features of the images
+    #[arg(value_name = "RUN", required_unless_present = "embeddings", requires = "images")]
+    run: Option<PathBuf>,
+    /// The folder of aligned images, one directory per person
+    #[arg(long, value_name = "FOLDER", requires = "run")]
+    images: Option<PathBuf>,
+    /// Embeddings, one row per image, instead of a model and images
+    #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["run", "images", "contact_sheet"])]
+    embeddings: Option<PathBuf>,
+    /// The pairs: LFW's pairs.txt for images, a table for embeddings
     #[arg(long, value_name = "FILE")]
     pairs: PathBuf,
     /// The protocol, or several
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "sphereface", value_parser = one_of(Protocol::ALL))]
     protocol: Vec<Protocol>,
+    /// The number of principal components of the protocol `paper` [default: 128, or all if there are fewer]
+    #[arg(long, value_name = "N", value_parser = size)]
+    pca: Option<usize>,
     /// Draw the ROC curves, as .svg or .png
     #[arg(long, value_name = "FILE")]
     roc: Option<PathBuf>,
+    /// Draw the pairs that the first protocol got most wrong, as .svg or .png
+    #[arg(long, value_name = "FILE")]
+    contact_sheet: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceArgument,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -55,9 +74,22 @@ struct Printed<'a> {
 
 impl VerifyCommand {
     pub fn run(self) -> Result<String, Failure> {
-        let verified = faces::verify_embeddings(&self.embeddings, &self.pairs, &self.protocol)?;
+        let protocols = &self.protocol;
+        let verified = match (&self.embeddings, &self.run, &self.images) {
+            (None, Some(run), Some(images)) => {
+                let source = PairsOfImages { images, pairs: &self.pairs };
+                faces::verify_images(run, source, protocols, self.pca, &self.device.device)?
+            }
+            (Some(embeddings), ..) => {
+                faces::verify_embeddings(embeddings, &self.pairs, protocols, self.pca)?
+            }
+            _ => return Err(Failure::bad_input("give a run and --images, or --embeddings")),
+        };
         if let Some(path) = &self.roc {
             draw(&verified, path)?;
+        }
+        if let Some(path) = &self.contact_sheet {
+            write(&verified.picture_of_worst(&verified.results[0])?, path)?;
         }
         let print = |result| Printed {
             result,
@@ -85,10 +117,13 @@ fn draw(verified: &Verified, path: &Path) -> Result<(), Failure> {
         ));
     }
     let picture = faces::roc_figure("Verification of pairs", &curves).map_err(FaceError::from)?;
-    let written = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("png") => picture.write_png(path, 2.0),
-        _ => picture.write(path),
-    };
+    write(&picture, path)
+}
+
+/// Writes a picture as PNG or, unless its name ends so, as SVG.
+fn write(picture: &Picture, path: &Path) -> Result<(), Failure> {
+    let is_png = path.extension().is_some_and(|extension| extension == "png");
+    let written = if is_png { picture.write_png(path, 2.0) } else { picture.write(path) };
     Ok(written.map_err(FaceError::from)?)
 }
 
@@ -109,6 +144,16 @@ fn text(result: &Verification) -> String {
         ),
         format!("thresholds  {}  ({kind})", thresholds.join(" ")),
     ];
+    if let Some(pca) = &result.pca {
+        let [least, most] = [f64::min, f64::max]
+            .map(|choose| pca.explained_variance.iter().copied().reduce(choose).unwrap_or(1.0));
+        lines.push(format!(
+            "PCA         {} components with {:.1} to {:.1} % of the variance",
+            pca.dimension,
+            100.0 * least,
+            100.0 * most
+        ));
+    }
     if let (Some(auc), Some(eer), Some(tar)) = (auc, eer, tar_at_far) {
         lines.push(format!(
             "AUC {auc:.4}, EER {:.2} %; true accepts {:.2} % at FAR 0.1, {:.2} % at 0.01, {:.2} % at 0.001",

@@ -1,5 +1,6 @@
-//! Speed and memory use of the head and of training.
+//! Speed and memory use of the head, of training and of work on faces.
 
+mod faces;
 mod head;
 mod train;
 
@@ -9,6 +10,7 @@ use lsoftmax_nn::NetworkError;
 use crate::learner::StepError;
 use crate::threads::MOST;
 
+pub use faces::{FacesBench, FacesTiming};
 pub use head::{HeadBench, HeadTiming, Length};
 pub use train::{TrainBench, TrainTiming};
 
@@ -64,6 +66,9 @@ pub enum BenchError {
     /// The requested kernel path is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// Files of a benchmark could not be written or read.
+    #[error("files in the temporary directory failed ({0}); check the space left")]
+    Files(String),
     /// The threads could not be started.
     #[error("{threads} threads could not be started ({reason}); give fewer")]
     Threads {

@@ -5,6 +5,7 @@ use lsoftmax_faces::{EmbeddingsError, FacesError, VerifyError};
 
 use crate::figures::FigureError;
 use crate::inference::InferenceError;
+use crate::recipe::RecipeError;
 
 /// Why faces could not be verified or identified.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,9 @@ pub enum FaceError {
     /// The model.
     #[error(transparent)]
     Inference(#[from] InferenceError),
+    /// The recipe of a run.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
     /// A figure.
     #[error(transparent)]
     Figure(#[from] FigureError),
@@ -40,7 +44,7 @@ impl FaceError {
             Self::Inference(error) => error.is_bad_input(),
             Self::Figure(error) => error.is_bad_input(),
             Self::Write(_) => false,
-            Self::Array(_) | Self::Embeddings(_) | Self::Verify(_) => true,
+            Self::Array(_) | Self::Embeddings(_) | Self::Verify(_) | Self::Recipe(_) => true,
         }
     }
 }

@@ -35,9 +35,11 @@ const BUILT_IN: [BuiltIn; 16] = [
     row!("cifar100-filters-96-96-192-384"),
 ];
 
-/// Small runs for the studies of λ and of heads, from `recipes/study/NAME.toml`.
-const STUDIES: [(&str, &str); 3] = [
+/// Small runs for the studies of λ and of heads and for faces, from `recipes/study/NAME.toml`.
+const STUDIES: [(&str, &str); 5] = [
     ("cifar10-small", include_str!("../../recipes/study/cifar10-small.toml")),
+    ("lfw-small", include_str!("../../recipes/study/lfw-small.toml")),
+    ("lfw-small-contrastive", include_str!("../../recipes/study/lfw-small-contrastive.toml")),
     ("mnist-small", include_str!("../../recipes/study/mnist-small.toml")),
     ("mnist-plane", include_str!("../../recipes/study/mnist-plane.toml")),
 ];
@@ -72,8 +74,8 @@ impl Recipe {
         Self::from_toml(text, &format!("quick/{name}.toml"))
     }
 
-    /// A small run for the studies of λ (`cifar10-small`, `mnist-small`) and of heads (`mnist-plane`), from
-    /// `recipes/study/NAME.toml`.
+    /// A small run for the studies of λ (`cifar10-small`, `mnist-small`) and of heads (`mnist-plane`) or for faces
+    /// (`lfw-small`, `lfw-small-contrastive`), from `recipes/study/NAME.toml`.
     ///
     /// # Errors
     /// When no recipe has this name; the error suggests the nearest name.

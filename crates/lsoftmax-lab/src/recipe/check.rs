@@ -69,6 +69,12 @@ impl Recipe {
             let problem = format!("must be from 1 to {MOST_IMAGES}, but is {}", self.batch);
             return Err(InvalidSetting::new("batch", problem));
         }
+        if let Some(count) = self.images_per_class
+            && (count == 0 || !self.batch.is_multiple_of(count))
+        {
+            let problem = format!("must divide the batch of {}, but is {count}", self.batch);
+            return Err(InvalidSetting::new("images_per_class", problem));
+        }
         if !(1..=MOST_BATCHES).contains(&self.accumulate) {
             let problem = format!("must be from 1 to {MOST_BATCHES}, but is {}", self.accumulate);
             return Err(InvalidSetting::new("accumulate", problem));

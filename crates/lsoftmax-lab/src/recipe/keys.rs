@@ -35,6 +35,7 @@ const RECIPE: &[Key] = &[
     ("margin", Value),
     ("lambda", Schedule(LAMBDA)),
     ("batch", Value),
+    ("images_per_class", Value),
     ("accumulate", Value),
     ("clip_norm", Value),
     ("steps", Value),

@@ -79,6 +79,9 @@ pub struct Recipe {
     pub lambda: Lambda,
     /// The number of images per batch.
     pub batch: usize,
+    /// K for batches of P classes with K images each, as the contrastive loss needs; P · K = `batch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images_per_class: Option<usize>,
     /// The number of batches per step, whose gradients are averaged. All schedules count optimiser steps.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub accumulate: u64,

@@ -24,6 +24,7 @@ impl Recipe {
             name: String::new(),
             source: String::new(),
             expected: BTreeMap::new(),
+            data: self.data.clone().without_directories(),
             lambda: Lambda::Auto,
             seed: 0,
             log_every: 1,

@@ -14,5 +14,5 @@
 mod record;
 mod statistics;
 
-pub use record::{Diverged, Record, RecordError, RecordedResult, Records};
+pub use record::{Diverged, LFW, Record, RecordError, RecordedResult, Records};
 pub use statistics::{Sample, mcnemar_test, paired_t_test};

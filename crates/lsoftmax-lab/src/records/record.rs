@@ -7,6 +7,7 @@ use lsoftmax_data::files::UNFINISHED;
 use lsoftmax_data::shell_word;
 use serde::{Deserialize, Serialize};
 
+use crate::faces::LfwResult;
 use crate::objective::BatchMetrics;
 use crate::recipe::{Recipe, RecipeError};
 use crate::run::{
@@ -20,6 +21,8 @@ use crate::train::RunSummary;
 const RUNS: &str = "runs";
 /// When and how training diverged.
 const DIVERGED: &str = "diverged.json";
+/// The accuracy on LFW's pairs, in a run and in its record.
+pub const LFW: &str = "lfw.json";
 /// The largest number of training lines in a record's log.
 const MOST_LINES: usize = 150;
 
@@ -36,6 +39,8 @@ pub struct Record {
     pub log: Vec<Metric>,
     /// The result.
     pub result: RecordedResult,
+    /// The accuracy on LFW, of a model of faces.
+    pub lfw: Option<Box<LfwResult>>,
 }
 
 /// The result of a recorded run.
@@ -121,6 +126,7 @@ impl Record {
             environment: read_json(&path.join(ENVIRONMENT))?,
             log: Metrics::read(&path.join(METRICS))?,
             result,
+            lfw: if has(LFW) { Some(read_json(&path.join(LFW))?) } else { None },
         })
     }
 
@@ -188,6 +194,9 @@ impl Record {
         write(RECIPE, self.recipe.to_toml())?;
         write(ENVIRONMENT, json(serde_json::to_string_pretty(&self.environment)))?;
         write(METRICS, log.collect())?;
+        if let Some(lfw) = &self.lfw {
+            write(LFW, json(serde_json::to_string_pretty(lfw)))?;
+        }
         match &self.result {
             RecordedResult::Done { summary, test } => {
                 write(SUMMARY, json(serde_json::to_string_pretty(summary)))?;
@@ -273,12 +282,18 @@ impl Records {
             environment: read_json(&run.join(ENVIRONMENT))?,
             log: Metrics::read(&run.join(METRICS))?,
             result: RecordedResult::Diverged(diverged),
+            lfw: None,
         })
     }
 
     /// Writes a record to a temporary directory, then renames it: a record exists completely or not at all.
     fn insert(&mut self, mut record: Record) -> Result<&Record, RecordError> {
         record.log = thinned(record.log);
+        // Where a folder of images was is of no use to others.
+        record.recipe.data = record.recipe.data.without_directories();
+        if let RecordedResult::Done { summary, .. } = &mut record.result {
+            summary.data = summary.data.clone().without_directories();
+        }
         let path = self.path_of(&record.id);
         if path.exists() {
             return Err(RecordError::Exists { path });

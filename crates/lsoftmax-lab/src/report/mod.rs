@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `tables` | the tables: means over seeds, differences, tests |
 //! | `result_table` | a table as text or Markdown |
+//! | `face_table` | the table of faces |
 //! | `documents` | tables between markers in Markdown documents |
 //! | `pictures` | the figures |
 //! | `page` | the page with everything |
 
 mod documents;
+mod face_table;
 mod page;
 mod pictures;
 mod result_table;

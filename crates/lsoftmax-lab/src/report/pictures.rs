@@ -2,9 +2,11 @@
 
 use lsoftmax::Margin;
 use lsoftmax_data::DataSource;
+use lsoftmax_faces::Roc;
 
 use super::ReportError;
 use super::tables::{by_row, grouped};
+use crate::faces::roc_figure;
 use crate::figures::{
     BoundaryPanel, Chart, Embedding, FigureError, HeatMap, Panel, Picture, Scale, Series,
     chart_row, decision_boundaries, heat_maps, margins, psi, scatter,
@@ -39,6 +41,7 @@ pub(super) fn all(records: &Records) -> Result<Vec<NamedPicture>, ReportError> {
             "fig3" => vec![shape_of_psi()?],
             "fig4" => vec![two_classes()?],
             "fig5" => similarity(experiment, records)?,
+            "table5" => verification(experiment, records)?,
             "fig6" | "fig7" => curves(experiment, records)?,
             "lambda" | "lambda-full" => schedules(experiment, records)?,
             _ => Vec::new(),
@@ -64,6 +67,23 @@ fn representatives<'a>(rows: &'a [Row], records: &'a Records) -> Vec<(&'a Row, &
         done.max_by_key(|record| (record.recipe.steps, u64::MAX - record.recipe.seed)).copied()
     };
     rows.iter().filter_map(|row| longest(row).map(|record| (row, record))).collect()
+}
+
+/// Table 5: true by false accept rates.
+fn verification(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, FigureError> {
+    let rows = experiment.rows();
+    let curves: Vec<(String, Roc)> = representatives(&rows, records)
+        .into_iter()
+        .filter_map(|(row, record)| Some((row, record.lfw.as_ref()?)))
+        .filter(|(_, lfw)| !lfw.roc.is_empty())
+        .map(|(row, lfw)| (row.label.clone(), Roc { points: lfw.roc.clone() }))
+        .collect();
+    if curves.is_empty() {
+        return Ok(Vec::new());
+    }
+    let caption =
+        "The pairs of LFW by the paper's protocol: principal components, cosine".to_owned();
+    Ok(vec![("table5-roc".into(), caption, roc_figure("Verification on LFW", &curves)?)])
 }
 
 /// Figure 2: features in the plane.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::face_table::face_table;
 use super::result_table::{ResultRow, ResultTable, SEEDS};
 use crate::figures::group_thousands;
 use crate::records::{Record, Records, Sample, mcnemar_test, paired_t_test};
@@ -41,6 +42,9 @@ pub(super) fn by_row<'a>(rows: &'a [Row], records: &'a Records) -> Vec<RowRecord
 /// The table of an experiment, of the rows that have records.
 pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
     let rows = experiment.rows();
+    if rows.iter().any(|row| row.lfw) {
+        return face_table(experiment.title, &rows, records);
+    }
     let columns = Columns::of(&rows);
     let mut head = vec!["", "steps", SEEDS];
     head.extend(columns.names());
@@ -221,7 +225,7 @@ fn error_text(sample: Option<Sample>, records: &[&Record]) -> String {
 }
 
 /// A difference with its sign.
-fn signed(difference: Option<f64>) -> String {
+pub(super) fn signed(difference: Option<f64>) -> String {
     match difference.map(|difference| format!("{difference:+.2}")) {
         None => "–".into(),
         Some(text) if ["+0.00", "-0.00"].contains(&text.as_str()) => "0.00".into(),

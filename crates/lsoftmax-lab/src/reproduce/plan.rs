@@ -18,6 +18,8 @@ pub struct PlannedRun {
     pub recipe: Recipe,
     /// How far it is.
     pub progress: Progress,
+    /// Whether its result is the accuracy on LFW's pairs.
+    pub lfw: bool,
 }
 
 /// How far a planned run is.
@@ -73,7 +75,7 @@ pub fn plan(
                 format!("{}, {}: {} steps, seed {seed}", row.group, row.label, recipe.steps);
             let other_loss = !recipe.loss.uses_margin();
             let order = (progress, evidence, other_loss, position);
-            planned.push((order, PlannedRun { id, label, recipe, progress }));
+            planned.push((order, PlannedRun { id, label, recipe, progress, lfw: row.lfw }));
             evidence += usize::from(progress != Progress::Recorded);
         }
     }

@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::{PlannedRun, Progress};
+use crate::faces::{FaceError, LfwData, LfwResult};
 use crate::recipe::Recipe;
-use crate::records::{Diverged, RecordError, Records};
-use crate::run::RECIPE;
+use crate::records::{Diverged, LFW, RecordError, Records};
+use crate::run::{RECIPE, write_atomic};
 use crate::train::{Event, Options, RunOutcome, TrainError, resume, start};
 
 /// An event of the queue.
@@ -30,6 +31,8 @@ pub enum QueueEvent<'a> {
         run: &'a PlannedRun,
         /// Its test error in percent, unless it diverged.
         test_error: Option<f64>,
+        /// Its accuracy on LFW's pairs, if that is its result.
+        lfw: Option<&'a LfwResult>,
     },
     /// The run could not be made; the queue continues with the next.
     Failed {
@@ -60,6 +63,9 @@ pub enum ReproduceError {
     /// A record.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// The verification of pairs of faces.
+    #[error(transparent)]
+    Faces(#[from] FaceError),
 }
 
 impl ReproduceError {
@@ -68,6 +74,7 @@ impl ReproduceError {
         match self {
             Self::Train(error) => error.is_bad_input(),
             Self::Record(error) => error.is_bad_input(),
+            Self::Faces(error) => error.is_bad_input(),
         }
     }
 }
@@ -94,6 +101,12 @@ pub fn run(
             outcome.interrupted = true;
             break;
         }
+        let lfw = run.lfw.then(|| LfwData::new(&options.data));
+        if let Some(reason) = lfw.as_ref().and_then(LfwData::missing) {
+            outcome.failed += 1;
+            observe(QueueEvent::Failed { run, reason });
+            continue;
+        }
         observe(QueueEvent::Started { number: index + 1, runs: missing.len(), run });
         let directory = runs.join(&run.id);
         let mut step = 0;
@@ -112,15 +125,23 @@ pub fn run(
                 break;
             }
             Ok(RunOutcome::Done(_)) => {
-                let test_error = records.add(&directory, &run.id)?.test_error();
+                if let Some(lfw) = lfw {
+                    let result = lfw.verify(&directory, &options.device)?;
+                    let text =
+                        serde_json::to_string_pretty(&result).expect("plain values become JSON");
+                    let path = directory.join(LFW);
+                    write_atomic(&path, &[text.as_bytes()]).map_err(RecordError::from)?;
+                }
+                let record = records.add(&directory, &run.id)?;
                 outcome.recorded += 1;
-                observe(QueueEvent::Recorded { run, test_error });
+                let (test_error, lfw) = (record.test_error(), record.lfw.as_deref());
+                observe(QueueEvent::Recorded { run, test_error, lfw });
             }
             Err(error @ (TrainError::Divergence(_) | TrainError::RollbacksExhausted { .. })) => {
                 let diverged = Diverged { step, reason: error.to_string() };
                 records.add_diverged(&directory, &run.id, diverged)?;
                 outcome.recorded += 1;
-                observe(QueueEvent::Recorded { run, test_error: None });
+                observe(QueueEvent::Recorded { run, test_error: None, lfw: None });
             }
             Err(error) if error.is_bad_input() => {
                 outcome.failed += 1;

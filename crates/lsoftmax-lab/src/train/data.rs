@@ -64,7 +64,10 @@ impl TrainingData {
             }
         };
         let mean = mean.cloned().unwrap_or_else(|| Mean::of(&train));
-        let sampling = Sampling::training(recipe.batch, recipe.seed, recipe.augment);
+        let sampling = Sampling {
+            images_per_class: recipe.images_per_class,
+            ..Sampling::training(recipe.batch, recipe.seed, recipe.augment)
+        };
         let loader = Arc::new(Loader::new(train, mean, sampling)?);
         let test = test.map(Arc::new);
         Ok(Some(Self { classes, class_names, loader, validation, test, digest, hold_out }))

@@ -173,6 +173,7 @@ pub fn start(
     observe: &mut dyn FnMut(Event<'_>),
 ) -> Result<RunOutcome, TrainError> {
     let compute = options.compute(recipe.precision)?;
+    let recipe = Recipe { data: recipe.data.located(&options.data), ..recipe };
     if let DataSource::Folder(folder) = &recipe.data
         && is_among_images(folder, out)
     {

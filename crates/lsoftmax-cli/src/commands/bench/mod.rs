@@ -1,5 +1,6 @@
 //! `lsoftmax bench`.
 
+mod faces;
 mod head;
 mod train;
 
@@ -24,6 +25,7 @@ pub struct BenchCommand {
 enum Benchmark {
     Head(head::HeadBenchCommand),
     Train(train::TrainBenchCommand),
+    Faces(faces::FacesBenchCommand),
 }
 
 impl BenchCommand {
@@ -31,6 +33,7 @@ impl BenchCommand {
         match self.benchmark {
             Benchmark::Head(command) => command.run(),
             Benchmark::Train(command) => command.run(),
+            Benchmark::Faces(command) => command.run(),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{HEAP, ThreadsArgument, threads_text};
 use crate::argument_groups::{HeadArguments, OutputArguments};
 use crate::failure::Failure;
 use crate::help::{EXIT_CODES, KERNELS};
-use crate::value_parsers::precision;
+use crate::value_parsers::{image_size, precision};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +25,9 @@ pub struct TrainBenchCommand {
     /// mnist-2d, mnist, cifar10, cifar100 or lfw
     #[arg(long, value_name = "NAME", default_value = "cifar10")]
     network: String,
+    /// The size of the images instead of the network's own, width x height
+    #[arg(long, value_name = "WxH", value_parser = image_size)]
+    image_size: Option<(u32, u32)>,
     /// Images per batch
     #[arg(long, value_name = "N", default_value_t = 256)]
     batch: usize,
@@ -52,9 +55,13 @@ impl TrainBenchCommand {
     pub fn run(self) -> Result<String, Failure> {
         let network = PaperNetwork::named(&self.network)?;
         let classes = self.classes.unwrap_or(network.classes);
+        let mut config = network.config();
+        if let Some((width, height)) = self.image_size {
+            config.input = [config.input[0], height as usize, width as usize];
+        }
         let bench = TrainBench {
             name: self.network,
-            network: network.config(),
+            network: config,
             classes,
             batch: self.batch,
             head: self.head.settings()?,

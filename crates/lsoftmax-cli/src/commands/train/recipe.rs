@@ -8,12 +8,13 @@ use lsoftmax_data::{DataDir, DataSource};
 use lsoftmax_lab::head::{HeadKind, HeadSettings};
 use lsoftmax_lab::model_file::ModelDescription;
 use lsoftmax_lab::optimiser::{AdamW, Optimiser, Sgd};
-use lsoftmax_lab::recipe::{Init, Keep, Lambda, LearningRate, OnDivergence, Recipe};
+use lsoftmax_lab::recipe::{Init, Keep, Lambda, LearningRate, NetworkChoice, OnDivergence, Recipe};
 
 use crate::argument_groups::bad_head;
 use crate::failure::Failure;
 use crate::value_parsers::{
-    count, head, keep, lambda_of_run, number, optimiser, precision, sample_rate, size, whole_number,
+    count, head, image_size, keep, lambda_of_run, number, optimiser, precision, sample_rate, size,
+    whole_number,
 };
 
 // The arguments that choose or change a recipe. A resumed run keeps its own: `--resume` conflicts
@@ -59,6 +60,12 @@ pub struct RecipeArguments {
     /// Do not stretch the schedules to --steps
     #[arg(long, requires = "steps")]
     pub keep_schedules: bool,
+    /// The size of the network's images instead of the recipe's, width x height
+    #[arg(long, value_name = "WxH", value_parser = image_size)]
+    image_size: Option<(u32, u32)>,
+    /// Images of each class in a batch, as the contrastive loss needs; the batch is a multiple
+    #[arg(long, value_name = "K", value_parser = size, allow_negative_numbers = true)]
+    images_per_class: Option<usize>,
     /// Images per batch
     #[arg(long, value_name = "N", value_parser = size, allow_negative_numbers = true)]
     batch: Option<usize>,
@@ -140,6 +147,8 @@ impl RecipeArguments {
             seed,
             steps,
             keep_schedules,
+            image_size,
+            images_per_class,
             batch,
             accumulate,
             clip_norm,
@@ -179,7 +188,7 @@ impl RecipeArguments {
             recipe = recipe.with_data(data);
         }
         // The paper's result is not that of another λ, batch size, optimiser or learning rate.
-        let other_batch = batch.is_some() || accumulate.is_some();
+        let other_batch = batch.is_some() || accumulate.is_some() || images_per_class.is_some();
         let other_rate = learning_rate.is_some() || cosine || warmup.is_some();
         let other_optimiser = optimiser.is_some() || weight_decay.is_some() || clip_norm.is_some();
         let other_model = init.is_some() || average.is_some();
@@ -210,6 +219,13 @@ impl RecipeArguments {
         recipe.keep = keep.unwrap_or(recipe.keep);
         recipe.early_stopping = early_stopping.or(recipe.early_stopping);
         recipe.average = average.or(recipe.average);
+        if let Some((width, height)) = image_size {
+            let mut network = recipe.network_config()?;
+            network.input = [network.input[0], height as usize, width as usize];
+            recipe.network = NetworkChoice::Described(network);
+            recipe.expected.clear();
+        }
+        recipe.images_per_class = images_per_class.or(recipe.images_per_class);
         recipe.validation = validation.unwrap_or(recipe.validation);
         let chosen = match head {
             Some(kind) => HeadSettings::new(kind, margin, scale),

@@ -1,0 +1,86 @@
+//! The table of faces: accuracies on LFW's pairs by every protocol.
+
+use lsoftmax_faces::{Protocol, Verification};
+
+use super::result_table::{ResultRow, ResultTable, SEEDS};
+use super::tables::{RowRecords, by_row, grouped, signed};
+use crate::records::{Record, Records, Sample};
+use crate::reproduce::Row;
+
+/// The protocols in the order of the columns: the paper's first.
+const PROTOCOLS: [Protocol; 4] =
+    [Protocol::Paper, Protocol::SphereFace, Protocol::InsightFace, Protocol::BestThreshold];
+
+/// A row for every loss that has records.
+pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> ResultTable {
+    let mut head: Vec<String> = ["", "steps", SEEDS].map(String::from).into();
+    head.extend(PROTOCOLS.map(|protocol| format!("{}, %", protocol.name())));
+    head.extend(["vs softmax", "the paper's, %"].map(String::from));
+    let mut table = ResultTable { title: title.into(), head, ..ResultTable::default() };
+    let all = by_row(rows, records);
+    for RowRecords { row, steps, records } in all.iter().filter(|entry| !entry.records.is_empty()) {
+        let seeds: Vec<String> =
+            records.iter().map(|record| record.recipe.seed.to_string()).collect();
+        let mut cells = vec![row.label.clone(), grouped(*steps), seeds.join(" ")];
+        cells.extend(PROTOCOLS.map(|protocol| accuracy_text(records, protocol)));
+        let softmax =
+            all.iter().find(|other| other.steps == *steps && std::ptr::eq(other.row, &rows[0]));
+        let compared = softmax.filter(|softmax| !std::ptr::eq(softmax.row, *row));
+        cells.push(signed(compared.and_then(|softmax| difference(records, &softmax.records))));
+        cells
+            .push(row.paper.map_or("–".into(), |paper| format!("{:.2}", 100.0 - paper.test_error)));
+        let runs = records.iter().map(|record| (record.recipe.seed, record.id.clone())).collect();
+        table.rows.push(ResultRow { cells, runs });
+    }
+    if table.rows.is_empty() {
+        table.notes.push("There are no records yet.".into());
+        return table;
+    }
+    let data = all.iter().flat_map(|entry| &entry.records).find_map(|record| record.lfw.as_ref());
+    let data = data.map_or(String::new(), |lfw| {
+        format!(
+            " of {} images of {} people",
+            grouped(lfw.images as u64),
+            grouped(lfw.people as u64)
+        )
+    });
+    table.notes.push(format!(
+        "Accuracy on the pairs of LFW by four protocols, mean of the folds ± standard error over folds; with several seeds their mean. \
+         The difference to softmax is by the paper's protocol, over common seeds. Every row has the same budget{data}. The paper trains on \
+         490,000 images of more than 10,000 people, and larger ones: its accuracies are here to compare the order of the losses, not the numbers."
+    ));
+    table
+}
+
+fn verification(record: &Record, protocol: Protocol) -> Option<&Verification> {
+    record.lfw.as_ref()?.of(protocol)
+}
+
+/// The mean accuracy, and the standard error over folds; both averaged over seeds.
+fn accuracy_text(records: &[&Record], protocol: Protocol) -> String {
+    let found: Vec<&Verification> =
+        records.iter().filter_map(|record| verification(record, protocol)).collect();
+    let mean = |values: Vec<f64>| Sample::of(&values).map(|sample| 100.0 * sample.mean);
+    let accuracy = mean(found.iter().map(|result| result.accuracy).collect());
+    let error = mean(found.iter().filter_map(|result| result.standard_error).collect());
+    let diverged = records.iter().filter(|record| record.summary().is_none()).count();
+    match (accuracy, error) {
+        (Some(accuracy), Some(error)) => format!("{accuracy:.2} ± {error:.2}"),
+        (Some(accuracy), None) => format!("{accuracy:.2}"),
+        (None, _) if diverged > 0 => "diverged".into(),
+        (None, _) => "–".into(),
+    }
+}
+
+/// The mean difference of the accuracies in percent by the paper's protocol, over common seeds.
+fn difference(records: &[&Record], softmax: &[&Record]) -> Option<f64> {
+    let accuracy = |record: &Record| Some(100.0 * verification(record, Protocol::Paper)?.accuracy);
+    let differences: Vec<f64> = records
+        .iter()
+        .filter_map(|record| {
+            let other = softmax.iter().find(|other| other.recipe.seed == record.recipe.seed)?;
+            Some(accuracy(record)? - accuracy(other)?)
+        })
+        .collect();
+    Sample::of(&differences).map(|sample| sample.mean)
+}
