@@ -85,11 +85,12 @@ fn the_help_lists_the_commands() {
         lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
     };
     let training = ["loss", "train", "eval", "predict", "embed", "export"];
+    let faces = ["faces", "verify", "identify"];
     let runs = ["runs", "compare", "network", "plot"];
-    let others =
-        ["reproduce", "record", "report", "completions", "verify", "bench", "data", "help"];
-    assert_eq!(listed(&[]), [&training[..], &runs, &others].concat());
-    assert_eq!(listed(&["bench"]), ["head", "train", "help"]);
+    let others = ["reproduce", "record", "report", "bench", "data", "completions", "help"];
+    assert_eq!(listed(&[]), [&training[..], &faces, &runs, &others].concat());
+    assert_eq!(listed(&["bench"]), ["head", "train", "faces", "help"]);
+    assert_eq!(listed(&["faces"]), ["align", "list", "help"]);
     assert_eq!(listed(&["data"]), ["list", "fetch", "check", "help"]);
 }
 

@@ -37,7 +37,7 @@ Examples:
   lsoftmax bench train --network cifar10
   lsoftmax data fetch cifar10";
 
-/// Large-margin softmax (L-Softmax): training, losses, gradients, benchmarks and data sets.
+/// Large-margin softmax (L-Softmax): training, losses, faces, experiments, benchmarks and data sets.
 ///
 /// Without a command it shows what a margin does.
 #[derive(Debug, Parser)]
@@ -55,6 +55,9 @@ pub enum Command {
     Predict(predict::PredictCommand),
     Embed(embed::EmbedCommand),
     Export(export::ExportCommand),
+    Faces(faces::FacesCommand),
+    Verify(verify::VerifyCommand),
+    Identify(identify::IdentifyCommand),
     Runs(runs::RunsCommand),
     Compare(compare::CompareCommand),
     Network(network::NetworkCommand),
@@ -62,12 +65,9 @@ pub enum Command {
     Reproduce(reproduce::ReproduceCommand),
     Record(record::RecordCommand),
     Report(report::ReportCommand),
-    Completions(completions::CompletionsCommand),
-    Faces(faces::FacesCommand),
-    Verify(verify::VerifyCommand),
-    Identify(identify::IdentifyCommand),
     Bench(bench::BenchCommand),
     Data(data::DataCommand),
+    Completions(completions::CompletionsCommand),
 }
 
 impl Arguments {
@@ -96,6 +96,9 @@ impl Command {
             Self::Predict(command) => command.run(),
             Self::Embed(command) => command.run(),
             Self::Export(command) => command.run(),
+            Self::Faces(command) => command.run(),
+            Self::Verify(command) => command.run(),
+            Self::Identify(command) => command.run(),
             Self::Runs(command) => command.run(),
             Self::Compare(command) => command.run(),
             Self::Network(command) => command.run(),
@@ -103,12 +106,9 @@ impl Command {
             Self::Reproduce(command) => command.run(),
             Self::Record(command) => command.run(),
             Self::Report(command) => command.run(),
-            Self::Completions(command) => command.run(),
-            Self::Faces(command) => command.run(),
-            Self::Verify(command) => command.run(),
-            Self::Identify(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Data(command) => command.run(),
+            Self::Completions(command) => command.run(),
         }
     }
 }
