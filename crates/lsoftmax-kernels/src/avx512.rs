@@ -124,7 +124,7 @@ impl F32MicroKernel for Avx512 {
 
 /// Copies whole cache lines past the caches, and anything else as usual.
 #[target_feature(enable = "avx512f")]
-pub(crate) fn stream(from: &[f32], to: &mut [f32]) {
+fn stream(from: &[f32], to: &mut [f32]) {
     assert_eq!(from.len(), to.len());
     if !to.len().is_multiple_of(16) || !to.as_ptr().cast::<__m512>().is_aligned() {
         to.copy_from_slice(from);

@@ -2,9 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::avx512::{
-    Avx512, Avx512Lanes, MR, NR, micro_kernels, pack_transposed, stream, transposed,
-};
+use crate::avx512::{Avx512, Avx512Lanes, MR, NR, micro_kernels, pack_transposed, transposed};
 use crate::bf16;
 use crate::buffer::Buffer;
 use crate::kernel::{Bf16Pair, Kernel, LeftOperand, MicroKernelArgs, OperandWord, Simd};
@@ -71,20 +69,17 @@ impl Simd for Avx512Bf16 {
 
     #[inline(always)]
     fn lanes(self, values: &[f32; LANES]) -> Avx512Lanes {
-        // SAFETY: `self` exists only where the CPU supports these instructions.
-        unsafe { Avx512Lanes::load(values) }
+        self.0.lanes(values)
     }
 
     #[inline(always)]
     fn stream(self, from: &[f32], to: &mut [f32]) {
-        // SAFETY: `self` exists only where the CPU supports these instructions.
-        unsafe { stream(from, to) }
+        self.0.stream(from, to);
     }
 
     #[inline(always)]
     fn fence(self) {
-        // SAFETY: every x86-64 CPU has SSE.
-        unsafe { _mm_sfence() };
+        self.0.fence();
     }
 }
 

@@ -45,8 +45,7 @@ impl Classifier {
         execution: Execution,
         device: &Device,
     ) -> Result<Self, NetworkError> {
-        let _turn = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
-        Self::draw(network, classes, head, execution, device)
+        Self::draw(None, network, classes, head, execution, device)
     }
 
     /// A new classifier whose weights are a function of the seed, whatever other threads train.
@@ -61,18 +60,21 @@ impl Classifier {
         execution: Execution,
         device: &Device,
     ) -> Result<Self, NetworkError> {
-        let _turn = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
-        device.seed(seed);
-        Self::draw(network, classes, head, execution, device)
+        Self::draw(Some(seed), network, classes, head, execution, device)
     }
 
     fn draw(
+        seed: Option<u64>,
         network: &NetworkConfig,
         classes: usize,
         head: HeadSettings,
         execution: Execution,
         device: &Device,
     ) -> Result<Self, NetworkError> {
+        let _turn = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seed) = seed {
+            device.seed(seed);
+        }
         let weights = LSoftmaxConfig::new(network.features.size, classes);
         let network = network.init_with(execution.clone(), device)?;
         Ok(Self { network, head: head.apply(weights.init_with(execution, device)) })
