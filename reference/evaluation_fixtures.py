@@ -4,7 +4,6 @@
     python reference/evaluation_fixtures.py --check    # compute again and compare to 1e-12
 """
 
-import argparse
 import sys
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.metrics import (
 )
 from sklearn.neighbors import NearestNeighbors
 
-from fixture_file import FOLDER, check, to_json
+from fixture_file import write_or_check
 
 NAME = "evaluation.json"
 
@@ -105,19 +104,5 @@ def fixture() -> dict:
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
-    made = fixture()
-    if parser.parse_args().check:
-        problem = check(NAME, made, lambda where: 1e-12)
-        print(problem or f"{NAME}: up to date")
-        return int(problem is not None)
-    text = to_json(made)
-    (FOLDER / NAME).write_text(text)
-    print(f"{NAME}: {sum(map(len, made.values()))} cases, {len(text) / 1000:.0f} kB")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__.splitlines()[0], {NAME: fixture}, 1e-12))

@@ -1,5 +1,6 @@
-"""Fixtures as files: how they are written, and how two are compared."""
+"""Fixtures as files: how they are written, how two are compared, and the program that does one or the other."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -45,3 +46,28 @@ def check(name: str, fixture: dict, tolerance) -> str | None:
     if not path.exists():
         return f"{name}: missing"
     return difference(json.loads(path.read_text()), json.loads(to_json(fixture)), name, tolerance)
+
+
+def write_or_check(description: str, fixtures: dict, tolerance) -> int:
+    """Writes fixtures, given by what makes each; with `--check` compares them with the files. Returns the exit code.
+
+    `tolerance` is a number, or gives one for a place as in `difference`.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--check", action="store_true", help="compare with the files, write nothing")
+    arguments = parser.parse_args()
+    at = tolerance if callable(tolerance) else lambda where: tolerance
+    failures = 0
+    for name, make in fixtures.items():
+        fixture = make()
+        if arguments.check:
+            problem = check(name, fixture, at)
+            failures += problem is not None
+            print(problem or f"{name}: up to date", flush=True)
+        else:
+            text = to_json(fixture)
+            FOLDER.mkdir(exist_ok=True)
+            (FOLDER / name).write_text(text)
+            count = sum(len(records) for records in fixture.values())
+            print(f"{name}: {count} cases, {len(text) / 1000:.0f} kB", flush=True)
+    return 1 if failures else 0

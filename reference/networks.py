@@ -6,7 +6,6 @@
 Weights, images and labels come from `splitmix64`, which a test can repeat: they are not in the file.
 """
 
-import argparse
 import math
 import sys
 
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 
 import definition
-from fixture_file import FOLDER, check, to_json
+from fixture_file import write_or_check
 from trunk import NETWORKS, multiply_adds, parameter_count, products, sgd, trunk
 
 # Batch, classes, learning rate. Random images look alike to a deep network, and batch norm enlarges what little tells
@@ -150,24 +149,14 @@ def tolerance(where: str) -> float:
     return 1e-2 if "_f32" in where else 1e-9
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Write or check the fixture of whole networks.")
-    parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
-    arguments = parser.parse_args()
-
-    torch.set_num_threads(1)
+def networks() -> dict:
     cases = []
     for name in NETWORKS:
         cases.append(record(name))
         print(f"{name}: float32 is from float64, relative: {spread(cases[-1])}", flush=True)
-    fixture = {"cases": cases}
-    if arguments.check:
-        problem = check(NAME, fixture, tolerance)
-        print(problem or f"{NAME}: up to date")
-        return 1 if problem else 0
-    (FOLDER / NAME).write_text(to_json(fixture))
-    return 0
+    return {"cases": cases}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    torch.set_num_threads(1)
+    sys.exit(write_or_check("Write or check the fixture of whole networks.", {NAME: networks}, tolerance))
