@@ -13,7 +13,6 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::conv_kernel::ConvKernel;
-use super::division::sections;
 use super::epilogue::{Affine, GradientSums, NormBackward};
 use super::forward::{InputSource, StackForward, epilogue, images_of_block, write_rows};
 use super::geometry::{Direction, Waves};
@@ -23,8 +22,9 @@ use super::layout::{
     pack_images,
 };
 use super::product::{LineOperands, correlate};
+use super::share::BatchShare;
 use super::stack::{Parameters, Stack, StackError};
-use super::weights::{packed_gradient_len, unpack_weight_gradient};
+use super::weights::{add_siblings, packed_gradient_len, unpack_weight_gradient};
 use crate::buffer::Buffer;
 use crate::engine::with_kernel;
 
@@ -111,10 +111,11 @@ struct BackwardInputs<'a> {
     count: usize,
 }
 
-/// The most partial sums of a weight gradient of `len` floats, each by one task.
+/// The most partial sums of a weight gradient of `len` floats in all ranks, each by one task: a power of two, from
+/// 4 to 32.
 fn most_parts(len: usize) -> usize {
     let parts_of = |bytes: usize| bytes / (4 * len);
-    parts_of(64 << 20).clamp(2, 8).max(parts_of(16 << 20).min(32))
+    1 << parts_of(64 << 20).clamp(4, 8).max(parts_of(16 << 20).min(32)).ilog2()
 }
 
 fn run_backward<K: ConvKernel>(
@@ -123,7 +124,7 @@ fn run_backward<K: ConvKernel>(
     output_gradient: &[f32],
     to: GradientsTo,
 ) -> StackGradients {
-    let BackwardInputs { forward, stack, parameters, count, .. } = *inputs;
+    let BackwardInputs { forward, stack, parameters, .. } = *inputs;
     let units = stack.units();
     let ready: Vec<(ConvLayer, Vec<Affine>)> = (0..units.len())
         .map(|index| {
@@ -138,7 +139,7 @@ fn run_backward<K: ConvKernel>(
         pack_output_gradient(kernel, inputs, &ready[units.len() - 1], output_gradient);
     for index in (to.first_unit()..units.len()).rev() {
         let (layer, affine) = &ready[index];
-        let values = count * layer.output.pixels();
+        let values = forward.share.total() * layer.output.pixels();
         let norm: Vec<_> = affine
             .iter()
             .zip(&sums)
@@ -200,16 +201,16 @@ fn pack_output_gradient<K: ConvKernel>(
             sums
         })
         .collect();
-    (dy, total(&found))
+    (dy, total(found, &inputs.forward.share))
 }
 
-/// The sums of all tasks, added in order.
-fn total(tasks: &[Vec<GradientSums>]) -> Vec<GradientSums> {
-    let mut total = vec![GradientSums::default(); tasks[0].len()];
-    for task in tasks {
-        total.iter_mut().zip(task).for_each(|(total, sums)| total.add(sums));
-    }
-    total
+/// The sums of all tasks of all ranks.
+fn total(tasks: Vec<Vec<GradientSums>>, share: &BatchShare) -> Vec<GradientSums> {
+    let tasks = tasks.iter().map(|groups| groups.iter().flat_map(GradientSums::flat).collect());
+    let sums = share.reduce(tasks.collect(), |left, right| {
+        left.iter_mut().zip(right).for_each(|(left, right)| *left += right);
+    });
+    sums.chunks_exact(3 * CHANNELS).map(GradientSums::from_flat).collect()
 }
 
 /// Which gradient of its input a unit computes.
@@ -266,14 +267,14 @@ impl UnitBackwardPass<'_> {
         dy: &Buffer,
         wanted: WantedInput,
     ) -> (Buffer, InputGradient) {
-        let BackwardInputs { stack, count, parameters, .. } = *self.inputs;
-        let layer = self.layer;
+        let BackwardInputs { stack, count, parameters, forward, .. } = *self.inputs;
+        let (layer, share) = (self.layer, &forward.share);
         let blocks = count.div_ceil(IMAGES);
         let waves = layer.waves::<K>(stack.units()[self.index].pool);
         // Pixels of the images get gradients from several rows, so a block of them is one task.
         let sections = match wanted {
             WantedInput::Images => std::iter::once(0..waves.waves.len()).collect(),
-            _ => sections(blocks, waves.waves.len(), waves.rows),
+            _ => share.sections(waves.waves.len(), waves.rows),
         };
         let packed = (wanted != WantedInput::None)
             .then(|| PackedConv::new(kernel, layer, Direction::Backward, &parameters[self.index]));
@@ -304,16 +305,14 @@ impl UnitBackwardPass<'_> {
         };
 
         let len = packed_gradient_len(layer.input, layer.output, layer.weight.taps);
-        let part_tasks = tasks.len().div_ceil(most_parts(len));
-        let mut weight = Buffer::new(tasks.len().div_ceil(part_tasks) * len);
-        let mut parts: Vec<Vec<SectionTask<'_, K>>> = Vec::new();
-        for (index, task) in tasks.into_iter().enumerate() {
-            if index % part_tasks == 0 {
-                parts.push(Vec::new());
-            }
-            parts.last_mut().expect("just pushed").push(task);
-        }
-        let parts: Vec<_> = weight.chunks_exact_mut(len).zip(parts).collect();
+        let nodes = share.parts(sections.len(), most_parts(len));
+        let mut weight = Buffer::new(nodes.len() * len);
+        let mut tasks = tasks.into_iter();
+        let parts: Vec<(&mut [f32], Vec<SectionTask<'_, K>>)> = weight
+            .chunks_exact_mut(len)
+            .zip(&nodes)
+            .map(|(weight, node)| (weight, tasks.by_ref().take(node.leaves.len()).collect()))
+            .collect();
         let sums: Vec<Vec<Vec<GradientSums>>> = parts
             .into_par_iter()
             .map_init(StackBackwardScratch::default, |scratch, (weight, tasks)| {
@@ -327,13 +326,28 @@ impl UnitBackwardPass<'_> {
             })
             .collect();
 
-        let weight = unpack_weight_gradient(&weight, len, layer.input, layer.output, layer.weight);
+        let ids: Vec<u64> = nodes.iter().map(|node| node.id).collect();
+        let weight = self.sum_weight(&weight, len, &ids, sections.len());
         let next = match wanted {
-            WantedInput::PreviousUnit => InputGradient::PreviousUnit(dx, total(&sums.concat())),
+            WantedInput::PreviousUnit => {
+                InputGradient::PreviousUnit(dx, total(sums.concat(), share))
+            }
             WantedInput::Images => InputGradient::Images(images),
             WantedInput::None => InputGradient::None,
         };
         (weight, next)
+    }
+
+    /// The weight gradient: the sum of the parts of all ranks, of which this one has the nodes `ids`.
+    fn sum_weight(&self, parts: &[f32], len: usize, ids: &[u64], sections: usize) -> Buffer {
+        let ConvLayer { input, output, weight, .. } = *self.layer;
+        let share = &self.inputs.forward.share;
+        if !share.is_divided() {
+            return unpack_weight_gradient(parts, len, ids, input, output, weight);
+        }
+        let nodes = add_siblings(parts, len, ids, share.nodes(sections));
+        let sum = share.sum(sections, &nodes, len);
+        unpack_weight_gradient(&sum, len, &[1], input, output, weight)
     }
 
     /// The rows of the input's gradient that some waves complete.

@@ -384,12 +384,20 @@ impl Default for GradientSums {
 }
 
 impl GradientSums {
-    pub fn add(&mut self, other: &Self) {
-        for c in 0..CHANNELS {
-            self.du[c] += other.du[c];
-            self.du_hat[c] += other.du_hat[c];
-            self.dy_u[c] += other.dy_u[c];
+    /// All sums in one list.
+    pub fn flat(&self) -> [f64; 3 * CHANNELS] {
+        let mut numbers = [0.0; 3 * CHANNELS];
+        let sums = [&self.du, &self.du_hat, &self.dy_u];
+        for (numbers, sums) in numbers.chunks_exact_mut(CHANNELS).zip(sums) {
+            numbers.copy_from_slice(sums);
         }
+        numbers
+    }
+
+    /// From the list of [`GradientSums::flat`].
+    pub fn from_flat(numbers: &[f64]) -> Self {
+        let (sums, _) = numbers.as_chunks::<CHANNELS>();
+        Self { du: sums[0], du_hat: sums[1], dy_u: sums[2] }
     }
 }
 

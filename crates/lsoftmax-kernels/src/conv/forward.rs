@@ -5,13 +5,13 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::conv_kernel::ConvKernel;
-use super::division::sections;
 use super::epilogue::{Affine, Epilogue};
 use super::geometry::{Direction, bands};
 use super::layer::{ConvLayer, PackedConv};
 use super::layout::{CHANNELS, FeatureMap, IMAGES, MapRows, live_images, pack_images};
 use super::moments::BlockMoments;
 use super::product::correlate;
+use super::share::BatchShare;
 use super::stack::{Moments, Parameters, Stack, StackError};
 use crate::buffer::Buffer;
 use crate::engine::Engine;
@@ -32,6 +32,8 @@ pub struct StackForward {
     pub(super) stack: Stack,
     /// The number of images.
     pub(super) count: usize,
+    /// Which images of the batch they are.
+    pub(super) share: BatchShare,
 }
 
 /// The forward pass of a stack in training, with the statistics of this batch.
@@ -60,11 +62,31 @@ pub fn forward_with_fixed(
     parameters: &[Parameters<'_>],
     fixed: &[Option<Moments>],
 ) -> Result<StackForward, StackError> {
-    let count = stack.images(images)?;
+    let share = BatchShare::alone(stack.images(images)?);
+    forward_shared(engine, stack, images, parameters, fixed, &share)
+}
+
+/// As [`forward_with_fixed`], of the images that are this rank's share of a batch, with the statistics of the whole
+/// batch. All ranks call it, and so the backward pass.
+///
+/// # Errors
+/// When the sizes of images, parameters or statistics do not match the stack or the share.
+pub fn forward_shared(
+    engine: Engine,
+    stack: &Stack,
+    images: &[f32],
+    parameters: &[Parameters<'_>],
+    fixed: &[Option<Moments>],
+    share: &BatchShare,
+) -> Result<StackForward, StackError> {
+    let (found, expected) = (stack.images(images)?, share.images().len());
+    if found != expected {
+        return Err(StackError::Share { expected, found });
+    }
     stack.check(parameters)?;
     stack.check_fixed(fixed)?;
     Ok(with_kernel!(engine, |kernel| run_training(
-        kernel, engine, stack, images, count, parameters, fixed
+        kernel, engine, stack, images, parameters, fixed, share
     )))
 }
 
@@ -117,13 +139,13 @@ impl UnitForward<'_> {
         &self,
         kernel: K,
         previous_z: Option<&Buffer>,
-        count: usize,
+        (count, share): (usize, &BatchShare),
         z: &mut Buffer,
     ) -> Vec<BlockMoments> {
         let output = self.layer.output;
         let blocks = count.div_ceil(IMAGES);
         z.resize(blocks * output.words::<K>());
-        let sections = sections(blocks, output.height, 1);
+        let sections = share.sections(output.height, 1);
         let tasks = MapRows::<K>::divided(output, z.words_mut(), &sections);
         let tasks = tasks.into_par_iter().enumerate();
         let moments = tasks.map_init(Buffer::default, |input, (task, mut z)| {
@@ -178,10 +200,11 @@ fn run_training<K: ConvKernel>(
     engine: Engine,
     stack: &Stack,
     images: &[f32],
-    count: usize,
     parameters: &[Parameters<'_>],
     fixed: &[Option<Moments>],
+    share: &BatchShare,
 ) -> StackForward {
+    let count = share.images().len();
     let mut convolved: Vec<Buffer> = Vec::new();
     let mut moments: Vec<Moments> = Vec::new();
     let mut previous: Option<(ConvLayer, Vec<Affine>)> = None;
@@ -195,10 +218,10 @@ fn run_training<K: ConvKernel>(
             wants_moments: unit.norm && fixed[index].is_none(),
         };
         let mut z = Buffer::default();
-        let sums = step.run(kernel, convolved.last(), count, &mut z);
+        let tasks = step.run(kernel, convolved.last(), (count, share), &mut z);
         let found = match &fixed[index] {
             Some(moments) => moments.clone(),
-            None if unit.norm => BlockMoments::combine(&sums, unit.filters),
+            None if unit.norm => BlockMoments::combine(&tasks, unit.filters, share),
             None => Moments::default(),
         };
         previous = Some((layer, Affine::new(unit.filters, &parameters[index], &found)));
@@ -210,7 +233,8 @@ fn run_training<K: ConvKernel>(
     let z = convolved.last().expect("a stack has units");
     let output = unpack_images(kernel, last, z, count);
     let fixed = fixed.iter().map(Option::is_some).collect();
-    StackForward { output, moments, fixed, convolved, engine, stack: stack.clone(), count }
+    let (stack, share) = (stack.clone(), share.clone());
+    StackForward { output, moments, fixed, convolved, engine, stack, count, share }
 }
 
 /// The epilogue of a unit.
@@ -386,8 +410,9 @@ fn run_inference<K: ConvKernel>(
         return infer_by_block(kernel, &steps, last, count);
     }
     let (mut z, mut next) = (Buffer::default(), Buffer::default());
+    let share = BatchShare::alone(count);
     for (index, step) in steps.iter().enumerate() {
-        step.run(kernel, (index > 0).then_some(&z), count, &mut next);
+        step.run(kernel, (index > 0).then_some(&z), (count, &share), &mut next);
         std::mem::swap(&mut z, &mut next);
     }
     unpack_images(kernel, last, &z, count)

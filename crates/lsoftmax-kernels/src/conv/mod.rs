@@ -16,6 +16,7 @@
 //! | `geometry` | which input pixels a convolution reads, and in which order rows are computed |
 //! | `weights`, `layer` | packed weights, and a unit's convolution ready to run |
 //! | `division` | the tasks of a pass |
+//! | `share` | the tasks of a rank, and sums over the tasks of all ranks |
 //! | `conv_kernel`, `product` | operands of each kernel path, and a convolution's three products |
 //! | `pixel_pairs` | how AMX reads the input in the weight gradient |
 //! | `epilogue`, `moments` | batch norm, PReLU and pooling, and the statistics of batch norm |
@@ -32,11 +33,13 @@ mod layout;
 mod moments;
 mod pixel_pairs;
 mod product;
+mod share;
 mod stack;
 mod weights;
 
 pub use backward::{GradientsTo, StackGradients, UnitGradients, backward};
-pub use forward::{StackForward, forward, forward_with_fixed, infer};
+pub use forward::{StackForward, forward, forward_shared, forward_with_fixed, infer};
+pub use share::BatchShare;
 pub use stack::{Moments, Parameters, Stack, StackError, Unit};
 
 /// Batch norm's ε, added to the variance before its square root.

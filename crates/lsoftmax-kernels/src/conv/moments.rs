@@ -1,12 +1,13 @@
-//! Mean and variance of channels, computed per block of images and combined in a fixed order.
+//! Mean and variance of channels, computed per task and combined in a fixed order.
 
 use super::epilogue::ChannelRow;
 use super::layout::CHANNELS;
+use super::share::BatchShare;
 use super::stack::Moments;
 use crate::kernel::Simd;
 use crate::lanes::Lanes;
 
-/// The statistics of one block of images.
+/// The statistics of one task: a block of images, or some of its rows.
 #[derive(Clone, Debug)]
 pub(super) struct BlockMoments {
     groups: Vec<GroupMoments>,
@@ -76,27 +77,49 @@ impl BlockMoments {
         }
     }
 
-    /// The statistics of all blocks, combined in order.
-    pub fn combine(blocks: &[Self], channels: usize) -> Moments {
-        let mut moments = Moments::default();
-        for channel in 0..channels {
-            let (group, c) = (channel / CHANNELS, channel % CHANNELS);
-            let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
-            for block in blocks {
-                let block = &block.groups[group];
-                let more = block.count as f64;
-                let offset = block.sum[c] / more;
-                let more_squares = block.squares[c] - block.sum[c] * offset;
-                let apart = f64::from(block.pivot[c]) + offset - mean;
-                squares += more_squares + apart * apart * count * more / (count + more);
-                mean += apart * more / (count + more);
-                count += more;
-            }
-            // Rounding may make a variance of zero negative. A NaN is kept.
-            let variance = squares / count;
-            moments.mean.push(mean as f32);
-            moments.variance.push(if variance < 0.0 { 0.0 } else { variance as f32 });
+    /// The statistics of all tasks of all ranks.
+    pub fn combine(tasks: &[Self], channels: usize, share: &BatchShare) -> Moments {
+        let tasks = tasks.iter().map(|task| task.flat(channels)).collect();
+        let merged = share.reduce(tasks, merge);
+        let (count, numbers) = merged.split_first().expect("a count");
+        let (mean, squares) = numbers.split_at(channels);
+        // Rounding may make a variance of zero negative. A NaN is kept.
+        let variance = |squares: &f64| match squares / count {
+            variance if variance < 0.0 => 0.0,
+            variance => variance as f32,
+        };
+        Moments {
+            mean: mean.iter().map(|mean| *mean as f32).collect(),
+            variance: squares.iter().map(variance).collect(),
         }
-        moments
+    }
+
+    /// The number of values per channel, the means, and the sums of squared distances from them.
+    fn flat(&self, channels: usize) -> Vec<f64> {
+        let count = self.groups[0].count as f64;
+        let mut numbers = vec![0.0; 1 + 2 * channels];
+        let (first, numbers_of_channels) = numbers.split_at_mut(1);
+        first[0] = count;
+        let (means, squares) = numbers_of_channels.split_at_mut(channels);
+        for (channel, (mean, squares)) in means.iter_mut().zip(squares).enumerate() {
+            let (group, c) = (&self.groups[channel / CHANNELS], channel % CHANNELS);
+            let offset = group.sum[c] / count;
+            *mean = f64::from(group.pivot[c]) + offset;
+            *squares = group.squares[c] - group.sum[c] * offset;
+        }
+        numbers
+    }
+}
+
+/// Adds the statistics of more values, as [`BlockMoments::flat`] has them.
+fn merge(left: &mut Vec<f64>, right: &[f64]) {
+    let (count, more) = (left[0], right[0]);
+    let channels = left.len() / 2;
+    left[0] = count + more;
+    for channel in 1..=channels {
+        let apart = right[channel] - left[channel];
+        left[channel] += apart * more / (count + more);
+        left[channels + channel] +=
+            right[channels + channel] + apart * apart * count * more / (count + more);
     }
 }

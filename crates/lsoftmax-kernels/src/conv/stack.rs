@@ -79,6 +79,26 @@ pub enum StackError {
         /// Its index in the stack.
         unit: usize,
     },
+    /// A batch has too few images for the number of ranks.
+    #[error(
+        "a batch of {images} images is {most} blocks of sixteen, which cannot be divided over {ranks} ranks; use at most {most}, or a larger batch"
+    )]
+    Ranks {
+        /// The number of images.
+        images: usize,
+        /// The largest number of ranks for them.
+        most: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// The images are not this rank's share of the batch.
+    #[error("this rank's share of the batch is {expected} images, but {found} were given")]
+    Share {
+        /// The number of images of the share.
+        expected: usize,
+        /// The number of images given.
+        found: usize,
+    },
     /// The forward pass was computed by a different stack.
     #[error(
         "the forward pass was computed by a different stack than the one given to the backward pass"
