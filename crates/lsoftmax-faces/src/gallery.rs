@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatRef, Par};
 use lsoftmax_data::files::write_atomic;
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -11,8 +13,10 @@ use serde::Serialize;
 use crate::FacesError;
 use crate::embeddings::Embeddings;
 
-/// The number of gallery faces that a task compares with all probes: they stay in the cache.
+/// The number of gallery faces in a task: they stay in the cache while they are compared with several probes.
 const BLOCK: usize = 512;
+/// The number of probes that are compared at a time, so that the best people of all tasks fit into memory.
+const PROBES: usize = 64;
 
 /// Faces with names, to identify others by: rows of length 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,31 +98,31 @@ impl Gallery {
             );
             return Err(FacesError::file(Path::new("the probes"), problem));
         }
-        let width = self.columns;
-        let probe_rows = normalised(probes);
-        let all = probe_rows.chunks_exact(width).collect::<Vec<_>>();
-        // Few probes at a time, so that the best cosines per person of all tasks fit into memory.
-        let found = all.chunks(64).flat_map(|probes| self.nearest(probes, top)).collect();
-        Ok(found)
+        let rows = normalised(probes);
+        let found = rows.chunks(PROBES * self.columns).flat_map(|probes| self.nearest(probes, top));
+        Ok(found.collect())
     }
 
-    fn nearest(&self, probes: &[&[f32]], top: usize) -> Vec<Identification> {
+    fn nearest(&self, probes: &[f32], top: usize) -> Vec<Identification> {
         let width = self.columns;
+        let probes = MatRef::from_row_major_slice(probes, probes.len() / width, width);
         let blocks = self.rows.par_chunks(BLOCK * width).zip(self.people.par_chunks(BLOCK));
         // Per probe the best cosine of every person in the block; a person's best is the best of all blocks.
         let of_block = |(rows, people): (&[f32], &[u32])| -> Vec<Vec<(u32, f32)>> {
-            let best = |probe: &&[f32]| {
+            let rows = MatRef::from_row_major_slice(rows, people.len(), width);
+            let mut cosines = Mat::<f32>::zeros(people.len(), probes.nrows());
+            matmul(&mut cosines, Accum::Replace, rows, probes.transpose(), 1.0, Par::Seq);
+            let best = |probe: usize| {
                 let mut best: Vec<(u32, f32)> = Vec::new();
-                for (row, person) in rows.chunks_exact(width).zip(people) {
-                    let cosine = dot(row, probe);
+                for (person, cosine) in people.iter().zip(cosines.col(probe).iter()) {
                     match best.last_mut() {
-                        Some((last, most)) if last == person => *most = most.max(cosine),
-                        _ => best.push((*person, cosine)),
+                        Some((last, most)) if last == person => *most = most.max(*cosine),
+                        _ => best.push((*person, *cosine)),
                     }
                 }
                 keep_best(best, top)
             };
-            probes.iter().map(best).collect()
+            (0..probes.nrows()).map(best).collect()
         };
         let blocks: Vec<_> = blocks.map(of_block).collect();
         let of_probe = |probe: usize| {
@@ -134,7 +138,7 @@ impl Gallery {
             let unknown = self.threshold.is_some_and(|threshold| angle > threshold);
             Identification { nearest, unknown }
         };
-        (0..probes.len()).map(of_probe).collect()
+        (0..probes.nrows()).map(of_probe).collect()
     }
 
     /// The angle that at most a fraction `rate` of strangers is nearer than: of people who are not in the gallery, such as
@@ -261,19 +265,4 @@ fn normalised(embeddings: &Embeddings) -> Vec<f32> {
         }
     }
     values
-}
-
-/// A product with sixteen sums, which the compiler keeps in vectors; the order is fixed.
-fn dot(one: &[f32], other: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let mut sums = [0.0f32; LANES];
-    let (one, one_rest) = one.as_chunks::<LANES>();
-    let (other, other_rest) = other.as_chunks::<LANES>();
-    for (one, other) in one.iter().zip(other) {
-        for lane in 0..LANES {
-            sums[lane] += one[lane] * other[lane];
-        }
-    }
-    let rest: f32 = one_rest.iter().zip(other_rest).map(|(a, b)| a * b).sum();
-    sums.iter().sum::<f32>() + rest
 }
