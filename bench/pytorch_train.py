@@ -1,4 +1,4 @@
-"""Training and inference of one of the paper's networks in PyTorch, in one mode. `train.py` starts it.
+"""Training and inference of a named network in PyTorch, in one mode. `train.py` starts it.
 
     python bench/pytorch_train.py time --network cifar10 --mode "bf16 channels-last" --batch 256 --steps 3
     python bench/pytorch_train.py memory --network cifar10 --mode "f32 nchw" --batch 256

@@ -1,4 +1,4 @@
-"""Training side by side: this program against PyTorch on the paper's networks, L-Softmax at margin 4, SGD.
+"""Training side by side: this program against PyTorch on the paper's networks and two residual ones, L-Softmax at margin 4, SGD.
 
     cargo build --release
     python bench/train.py
@@ -22,7 +22,9 @@ PYTORCH = Path(__file__).resolve().parent / "pytorch_train.py"
 MODES = ["f32 nchw", "f32 channels-last", "bf16 nchw", "bf16 channels-last"]
 PRECISIONS = ["f32", "bf16"]
 MEASURES = ["training", "inference"]
-CLASSES = {"mnist-2d": 10, "mnist": 10, "cifar10": 10, "cifar100": 100, "lfw": 10_572}
+CLASSES = {
+    "mnist-2d": 10, "mnist": 10, "cifar10": 10, "cifar100": 100, "lfw": 10_572, "resnet20": 10, "sphereface20": 10_572
+}  # fmt: skip
 LIMIT = 60  # seconds for a step; a PyTorch mode that takes longer is cut short
 NUMBERS = ["images_per_second", "inference_images_per_second", "gflop_per_image", "gflops", "peak_gflops", "peak_bytes"]
 FIELDS = ["network", "batch", "precision", "path", "threads", "steps", "step_seconds", *NUMBERS]

@@ -21,24 +21,60 @@ from torch import nn
 from mnist_images import TEST_IMAGES, mnist_test_images
 
 
+def convolution(channels: int, filters: int, kernel, stride: int = 1, padding: int = 0, bias: bool = False) -> list:
+    """A convolution and, unless it has a bias, batch norm."""
+    layers = [nn.Conv2d(channels, filters, kernel, stride, padding=padding, bias=bias)]
+    return layers if bias else [*layers, nn.BatchNorm2d(filters)]
+
+
+def activation(kind: str, filters: int) -> list:
+    return {"prelu": [nn.PReLU(filters)], "relu": [nn.ReLU()], "none": []}[kind]
+
+
+class Block(nn.Module):
+    """Two convolutions, and their input added to their output. The parts are in the order of the units."""
+
+    def __init__(self, channels: int, stage: dict, stride: int):
+        super().__init__()
+        filters, kernel, kind = stage["filters"], stage["kernel"], stage.get("activation", "prelu")
+        start = convolution(channels, filters, kernel, stride, kernel // 2)
+        self.start = nn.Sequential(*start, *activation(kind, filters))
+        changes = stride != 1 or channels != filters
+        self.shortcut = nn.Sequential(*(convolution(channels, filters, 1, stride) if changes else []))
+        self.end = nn.Sequential(*convolution(filters, filters, kernel, 1, kernel // 2))
+        self.activation = nn.Sequential(*activation(kind, filters))
+        self.adds_first = stage["residual"] == "resnet"
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        end, shortcut = self.end(self.start(values)), self.shortcut(values)
+        return self.activation(end + shortcut) if self.adds_first else self.activation(end) + shortcut
+
+
 def build(network: dict, classes: int) -> nn.Sequential:
     """Images to logits, as model.json describes the network."""
     channels, height, width = network["input"]
     layers = []
     for stage in network["stages"]:
-        for unit in range(stage["units"]):
-            kernel, stride = stage["kernel"], stage["stride"] if unit == 0 else 1
-            layers += [nn.Conv2d(channels, stage["filters"], kernel, stride, padding=kernel // 2, bias=False)]
-            layers += [nn.BatchNorm2d(stage["filters"]), nn.PReLU(stage["filters"])]
-            channels = stage["filters"]
+        filters, kernel, is_residual = stage["filters"], stage["kernel"], "residual" in stage
+        for unit in range(0, stage["units"], 2 if is_residual else 1):
+            stride = stage["stride"] if unit == 0 else 1
+            if is_residual:
+                layers.append(Block(channels, stage, stride))
+            else:
+                layers += convolution(channels, filters, kernel, stride, kernel // 2)
+                layers += activation(stage.get("activation", "prelu"), filters)
+            channels = filters
             height, width = ((side + 2 * (kernel // 2) - kernel) // stride + 1 for side in (height, width))
         if stage["pool"]:
             layers.append(nn.MaxPool2d(2, ceil_mode=True))
             height, width = math.ceil(height / 2), math.ceil(width / 2)
-    size, linear = network["features"]["size"], network["features"]["activation"] == "none"
-    layers.append(nn.Conv2d(channels, size, (height, width), bias=linear))  # sees the whole map
-    if not linear:
-        layers += [nn.BatchNorm2d(size), nn.PReLU(size)]
+    features = network["features"]
+    size, kind = features["size"], features["activation"]
+    if features.get("layer") == "average":
+        layers.append(nn.AdaptiveAvgPool2d(1))
+    else:
+        layers += convolution(channels, size, (height, width), bias=kind == "none")  # sees the whole map
+        layers += activation(kind, size)
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(size, classes, bias=False))
 
 
@@ -49,7 +85,7 @@ def load(run: Path) -> tuple[nn.Sequential, dict]:
     tensors = load_file(run / "model.safetensors")
     log_scale = tensors.pop("head.log_scale", None)
     state, unit = {}, -1
-    for place, layer in enumerate(model):
+    for place, layer in model.named_modules():
         unit += isinstance(layer, nn.Conv2d)  # a unit begins with its convolution
         if isinstance(layer, nn.Linear):
             names = {"weight": "head.weight"}
@@ -102,12 +138,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path, help="the directory of a run that is done")
     parser.add_argument("--images", type=int, default=10, metavar="N", help="so many test images (10)")
+    parser.add_argument("--pixels", type=Path, metavar="PIXELS.npy", help="N x C x H x W pixels instead of MNIST's test images")
     parser.add_argument("--check", type=Path, metavar="LOGITS.npy", help="compare with what `lsoftmax embed --logits` wrote")
     parser.add_argument("--mnist", type=Path, default=TEST_IMAGES, metavar="DIR")
     arguments = parser.parse_args()
 
     model, description = load(arguments.run)
-    images = prepared(mnist_test_images(arguments.mnist)[: arguments.images], description)
+    pixels = np.load(arguments.pixels) if arguments.pixels else mnist_test_images(arguments.mnist)
+    images = prepared(pixels[: arguments.images], description)
     with torch.inference_mode():
         logits = torch.cat([model(batch) for batch in images.split(256)]).numpy()
     if arguments.check is None:

@@ -1,4 +1,4 @@
-"""networks.json: ten training steps of each of the paper's networks, and the features after them.
+"""networks.json: ten training steps of each of the named networks, and the features after them.
 
     python reference/networks.py            # write reference/fixtures/networks.json, some minutes
     python reference/networks.py --check    # compute again and compare
@@ -25,6 +25,8 @@ SIZES = {
     "cifar10": (16, 10, 3e-5),
     "cifar100": (5, 100, 1e-5),
     "lfw": (5, 50, 1e-5),
+    "resnet20": (16, 10, 3e-4),
+    "sphereface20": (5, 50, 1e-5),
 }
 MARGIN, LAMBDA, MOMENTUM, WEIGHT_DECAY = 4, 10.0, 0.9, 5e-4
 STEPS = 10

@@ -1,7 +1,7 @@
 //! AVX-512: register blocks of 14 rows by 32 columns.
 //!
 //! 28 of the 32 registers hold sums, two hold a row of the right operand, and one the broadcast word
-//! of the left operand.
+//! of the left operand. Where 16 columns suffice, 14 hold sums.
 
 use std::arch::x86_64::*;
 
@@ -222,7 +222,10 @@ macro_rules! micro_kernels {
                 macro_rules! rows {
                     ($n:literal) => {
                         // SAFETY: the caller's contract, with the row count matched below.
-                        unsafe { micro_kernel::<$n>(args) }
+                        match args.narrow {
+                            true => unsafe { micro_kernel::<$n, 1>(args) },
+                            false => unsafe { micro_kernel::<$n, 2>(args) },
+                        }
                     };
                 }
                 match args.rows {
@@ -243,12 +246,17 @@ macro_rules! micro_kernels {
                 }
             }
 
+            /// `C` registers of 16 columns.
+            ///
             /// # Safety
             /// The contract of [`Kernel::micro_kernel`](crate::kernel::Kernel::micro_kernel) with
-            /// `args.rows == R`, on a CPU with the given features.
+            /// `args.rows == R`, on a CPU with the given features; `C` is 1 or 2.
             #[target_feature(enable = $features)]
-            unsafe fn micro_kernel<const R: usize>(args: MicroKernelArgs<'_, $word>) {
-                let mut sum = [[_mm512_setzero_ps(); 2]; R];
+            unsafe fn micro_kernel<const R: usize, const C: usize>(
+                args: MicroKernelArgs<'_, $word>,
+            ) {
+                const { assert!(C <= 2, "a register block has 32 columns") };
+                let mut sum = [[_mm512_setzero_ps(); C]; R];
                 for segment in args.segments {
                     let mut left = args.left.wrapping_add(segment.left);
                     let mut right = args.right.wrapping_add(segment.right);
@@ -258,11 +266,13 @@ macro_rules! micro_kernels {
                         // because they end one stride past the last word that is read.
                         unsafe {
                             let first = $load(right);
-                            let second = $load(right.wrapping_add(16));
+                            let last = $load(right.wrapping_add(16 * (C - 1)));
                             for (r, sum) in sum.iter_mut().enumerate() {
                                 let word = $broadcast(left.wrapping_add(r * args.row_stride));
                                 sum[0] = $step(sum[0], word, first);
-                                sum[1] = $step(sum[1], word, second);
+                                if C == 2 {
+                                    sum[C - 1] = $step(sum[C - 1], word, last);
+                                }
                             }
                         }
                         left = left.wrapping_add(args.depth_stride);
@@ -270,16 +280,16 @@ macro_rules! micro_kernels {
                     }
                 }
                 for (r, sum) in sum.iter().enumerate() {
-                    // SAFETY: `out` has R writable rows of NR floats, `out_stride` apart.
-                    unsafe {
-                        let out = args.out.add(r * args.out_stride);
-                        let (mut first, mut second) = (sum[0], sum[1]);
-                        if args.add {
-                            first = _mm512_add_ps(_mm512_loadu_ps(out), first);
-                            second = _mm512_add_ps(_mm512_loadu_ps(out.add(16)), second);
+                    for (c, sum) in sum.iter().enumerate() {
+                        // SAFETY: `out` has R writable rows of NR floats, `out_stride` apart.
+                        unsafe {
+                            let out = args.out.add(r * args.out_stride + 16 * c);
+                            let sum = match args.add {
+                                true => _mm512_add_ps(_mm512_loadu_ps(out), *sum),
+                                false => *sum,
+                            };
+                            _mm512_storeu_ps(out, sum);
                         }
-                        _mm512_storeu_ps(out, first);
-                        _mm512_storeu_ps(out.add(16), second);
                     }
                 }
             }

@@ -101,7 +101,16 @@ pub(crate) struct MicroKernelArgs<'a, W> {
         allow(dead_code, reason = "only AMX can say it to the CPU")
     )]
     pub reused: Reused,
+    /// Whether only the first [`NARROW`] columns are wanted. A micro-kernel may compute the others as well.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only AVX-512 has wider register blocks")
+    )]
+    pub narrow: bool,
 }
+
+/// Columns of a narrow register block.
+pub(crate) const NARROW: usize = 16;
 
 /// The SIMD instructions of a path. A value of the type is proof that the CPU supports them.
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
@@ -275,6 +284,7 @@ pub(crate) fn product<K: Kernel>(
                 out_stride: K::NR,
                 add: false,
                 reused: Reused::Left,
+                narrow: false,
             };
             if direct {
                 args.out = out[start * out_stride + col..].as_mut_ptr();
@@ -320,6 +330,8 @@ pub(crate) struct StripArgs<'a, W> {
     pub right: &'a [W],
     pub segments: &'a [Segment],
     pub rows: usize,
+    /// Columns that are wanted. Others may be computed or left alone.
+    pub cols: usize,
     /// Words of depth per segment.
     pub depth: usize,
     /// From one row of `out` to the next.
@@ -327,7 +339,7 @@ pub(crate) struct StripArgs<'a, W> {
 }
 
 /// `out (+)= Σ over segments of left · right` for a strip of `out`: any number of rows of [`STRIP_COLS`]
-/// columns.
+/// columns, of which the first `cols` are wanted.
 ///
 /// # Panics
 /// When an operand or `out` is too small.
@@ -344,7 +356,7 @@ pub(crate) fn strip_product<K: Kernel>(
             "a strip must be a whole number of register blocks wide"
         )
     };
-    let StripArgs { left, right, segments, rows, depth, out_stride } = *args;
+    let StripArgs { left, right, segments, rows, cols, depth, out_stride } = *args;
     if rows == 0 {
         return;
     }
@@ -362,7 +374,7 @@ pub(crate) fn strip_product<K: Kernel>(
     let right_bytes = segments.len() * depth * STRIP_COLS * size_of::<K::Word>();
     let reused = if right_bytes <= L1_OPERAND_BYTES { Reused::Right } else { Reused::Left };
     for Range { start, end } in row_blocks::<K>(rows) {
-        for col in (0..STRIP_COLS).step_by(K::NR) {
+        for col in (0..cols.min(STRIP_COLS)).step_by(K::NR) {
             let mut args = MicroKernelArgs {
                 rows: end - start,
                 depth,
@@ -376,6 +388,7 @@ pub(crate) fn strip_product<K: Kernel>(
                 out_stride,
                 add,
                 reused,
+                narrow: cols - col <= NARROW,
             };
             let mut parts = segments.chunks(part);
             args.segments = parts.next().unwrap_or(&[]);

@@ -37,6 +37,7 @@ fn thread_gflops<K: Kernel>(kernel: K) -> f64 {
         right: right.words(),
         segments: &segments,
         rows: K::MR,
+        cols: STRIP_COLS,
         depth: DEPTH,
         out_stride: STRIP_COLS,
     };

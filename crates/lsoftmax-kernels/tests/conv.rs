@@ -5,12 +5,15 @@
 mod amx_emulator;
 mod conv_limits;
 mod conv_naive;
+mod conv_residual;
 mod engines;
 
 use conv_naive::case::{ConvCase, bare, biased, pooled, strided, unit};
 use engines::engines;
 use lsoftmax_kernels::Precision;
-use lsoftmax_kernels::conv::{GradientsTo, StackForward, StackGradients, Unit, backward};
+use lsoftmax_kernels::conv::{
+    Activation, GradientsTo, Pool, StackForward, StackGradients, Unit, backward,
+};
 use proptest::prelude::*;
 
 #[test]
@@ -20,7 +23,11 @@ fn the_naive_gradients_are_the_finite_differences_of_the_naive_output() {
         pooled(unit(4, [2, 3], 1)),
         biased(unit(2, [1, 1], 0)),
     ];
-    let case = ConvCase::new(3, [2, 7, 6], &units);
+    assert_finite_differences(&ConvCase::new(3, [2, 7, 6], &units));
+}
+
+/// Compares the naive gradients with differences of the naive output.
+fn assert_finite_differences(case: &ConvCase) {
     let loss = |case: &ConvCase| -> f64 {
         let naive = case.naive(Precision::F32, false);
         let terms = naive.output().iter().zip(&case.output_gradient);
@@ -145,9 +152,11 @@ fn every_path_agrees_on_feature_maps_of_several_bands_and_waves() {
 
 #[test]
 fn every_path_agrees_on_every_combination_of_a_units_parts() {
-    for parts in 0..16 {
-        let [bias, norm, prelu, pool] = [1, 2, 4, 8].map(|part| parts & part > 0);
-        let unit = Unit { bias, norm, prelu, pool, ..Unit::new(33) };
+    for parts in 0..24 {
+        let [bias, norm, max] = [1, 2, 4].map(|part| parts & part > 0);
+        let activation = [Activation::None, Activation::Relu, Activation::Prelu][parts / 8];
+        let pool = if max { Pool::Max } else { Pool::None };
+        let unit = Unit { bias, norm, activation, pool, ..Unit::new(33) };
         ConvCase::new(5, [10, 5, 7], &[unit]).check();
         ConvCase::new(3, [3, 5, 5], &[Unit::new(8), unit, Unit::new(5)]).check();
     }
@@ -173,17 +182,19 @@ fn every_path_agrees_on_stacks() {
 
 fn any_unit() -> impl Strategy<Value = Unit> {
     let sizes = (1usize..40, 1usize..6, 1usize..6, 0usize..4, 1usize..3);
-    let parts = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let activation =
+        prop_oneof![Just(Activation::None), Just(Activation::Relu), Just(Activation::Prelu)];
+    let parts = (any::<bool>(), any::<bool>(), activation, any::<bool>());
     (sizes, parts).prop_map(
-        |((filters, rows, columns, padding, stride), (bias, norm, prelu, pool))| Unit {
-            filters,
+        |((filters, rows, columns, padding, stride), (bias, norm, activation, max))| Unit {
             kernel: [rows, columns],
             padding,
             stride,
             bias,
             norm,
-            prelu,
-            pool,
+            activation,
+            pool: if max { Pool::Max } else { Pool::None },
+            ..Unit::new(filters)
         },
     )
 }
@@ -205,7 +216,7 @@ proptest! {
             size = [0, 1].map(|side| (size[side] + 2 * padding - kernel[side]) / stride + 1);
             // With statistics of only a few numbers the gradient nearly vanishes.
             let norm = unit.norm && batch * size[0] * size[1] >= 16;
-            if unit.pool {
+            if unit.pool == Pool::Max {
                 size = size.map(|side| side.div_ceil(2));
             }
             fitting.push(Unit { kernel, norm, ..unit });

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use lsoftmax_kernels::conv::{GradientsTo, Parameters, Stack, Unit, backward, forward};
+use lsoftmax_kernels::conv::{GradientsTo, Parameters, Pool, Stack, Unit, backward, forward};
 use lsoftmax_kernels::{Engine, KernelPath, Precision, release_buffers};
 
 /// Allocations of at least this many bytes are large.
@@ -50,7 +50,7 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn training_makes_no_large_allocations_after_the_first_step() {
     // The activations of a unit, and one weight, exceed a MiB each.
-    let pooled = Unit { pool: true, ..Unit::new(64) };
+    let pooled = Unit { pool: Pool::Max, ..Unit::new(64) };
     let full = Unit { kernel: [16, 16], padding: 0, ..Unit::new(96) };
     let stack = Stack::new([3, 32, 32], vec![Unit::new(64), pooled, full]).unwrap();
     let weights: Vec<Vec<f32>> = (0..3).map(|unit| vec![0.01; stack.weight_len(unit)]).collect();

@@ -2,8 +2,8 @@
 
 use lsoftmax_comm::in_threads;
 use lsoftmax_kernels::conv::{
-    BatchShare, GradientsTo, Moments, Parameters, Stack, StackError, StackForward, Unit,
-    UnitGradients, backward, forward_shared, forward_with_fixed,
+    BatchShare, GradientsTo, Moments, Parameters, Pool, Shortcut, ShortcutOrder, Stack, StackError,
+    StackForward, Unit, UnitGradients, backward, forward_shared, forward_with_fixed,
 };
 use lsoftmax_kernels::{Engine, Precision};
 use lsoftmax_testing::Congruential;
@@ -45,7 +45,7 @@ impl Case {
         let parameters: Vec<Parameters<'_>> = (self.stack.units().iter().zip(&self.weights))
             .map(|(unit, weight)| {
                 let vector = |wanted: bool| if wanted { &ones[..unit.filters] } else { &[] };
-                let slope = if unit.prelu { &slopes[..unit.filters] } else { &[] };
+                let slope = if unit.has_slopes() { &slopes[..unit.filters] } else { &[] };
                 let (bias, gamma, beta) = (vector(unit.bias), vector(unit.norm), vector(unit.norm));
                 Parameters { weight, bias, gamma, beta, slope }
             })
@@ -103,7 +103,7 @@ fn engines() -> Vec<Engine> {
 fn any_number_of_ranks_has_the_bits_of_one_process() {
     let units = vec![
         Unit::new(8),
-        Unit { pool: true, ..Unit::new(40) },
+        Unit { pool: Pool::Max, ..Unit::new(40) },
         Unit { bias: true, norm: false, stride: 2, ..Unit::new(16) },
         Unit { kernel: [2, 2], padding: 0, ..Unit::new(5) },
     ];
@@ -112,6 +112,27 @@ fn any_number_of_ranks_has_the_bits_of_one_process() {
     for engine in engines() {
         let alone = case.run(engine, None);
         for ranks in 1..=6 {
+            assert!(case.shared(engine, ranks) == alone, "{ranks} ranks, {engine:?}");
+        }
+    }
+}
+
+#[test]
+fn residual_stacks_have_the_same_bits_for_any_number_of_ranks() {
+    let order = ShortcutOrder::BeforeActivation;
+    let adds = |from| Unit { shortcut: Some(Shortcut { from, order }), ..Unit::new(12) };
+    let units = vec![
+        Unit::new(12),
+        Unit::new(12),
+        adds(2),
+        Unit { stride: 2, ..Unit::new(12) },
+        Unit { kernel: [1, 1], padding: 0, stride: 2, from: 2, ..Unit::new(12) },
+        Unit { from: 2, pool: Pool::Average, ..adds(1) },
+    ];
+    let case = Case::new(83, [3, 8, 7], units);
+    for engine in engines() {
+        let alone = case.run(engine, None);
+        for ranks in 2..=6 {
             assert!(case.shared(engine, ranks) == alone, "{ranks} ranks, {engine:?}");
         }
     }

@@ -108,10 +108,32 @@ fn every_recipe_has_a_network_for_the_images_of_its_data() {
     }
 }
 
+/// The recipes of the large-margin softmax paper.
+fn of_the_paper() -> impl Iterator<Item = &'static str> {
+    Recipe::NAMES.into_iter().filter(|name| !name.contains("resnet"))
+}
+
+#[test]
+fn the_residual_recipe_follows_its_paper() {
+    let recipe = Recipe::built_in("cifar10-resnet20").unwrap();
+    assert_eq!((recipe.batch, recipe.validation, recipe.steps), (128, 5000, 64_000));
+    let sgd = Sgd { momentum: 0.9, weight_decay: 1e-4, nesterov: false };
+    assert_eq!(recipe.optimiser(), sgd.into());
+    assert_eq!(recipe.augment, Augment::CIFAR10_PLUS);
+    let rates = LearningRate::Steps { rate: 0.1, factor: 0.1, at: vec![32_000, 48_000] };
+    assert_eq!(recipe.learning_rate, rates);
+    // λ at the first drop is that of the paper's network with the same data.
+    let plus = Recipe::built_in("cifar10-plus").unwrap();
+    let ratio = lambda(&recipe, 32_000) / lambda(&plus, 12_000);
+    assert!((0.97..1.03).contains(&ratio), "{ratio}");
+    let softmax = recipe.with_head(l_softmax(1.0));
+    assert_eq!(softmax.expected_result().map(|expected| expected.test_error), Some(8.75));
+}
+
 #[test]
 fn the_full_recipes_follow_the_paper() {
     let rates = LearningRate::Steps { rate: 0.1, factor: 0.1, at: vec![12_000, 15_000] };
-    for name in Recipe::NAMES {
+    for name in of_the_paper() {
         let recipe = Recipe::built_in(name).unwrap();
         let is_of_faces = name.starts_with("lfw");
         let validation = if is_of_faces { 1000 } else { 5000 };
@@ -205,7 +227,8 @@ fn a_quick_recipe_is_the_full_one_scaled_with_smaller_batches_and_rates() {
         }
         if quick.data != "mnist".into() {
             let rate = if name == "cifar100-hinge" { 0.01 } else { 0.1 };
-            full.learning_rate = full.learning_rate.with_rate(rate * 64.0 / 256.0);
+            let batch = full.batch as f64;
+            full.learning_rate = full.learning_rate.with_rate(rate * 64.0 / batch);
         }
         full.name.clone_from(&quick.name);
         full.source.clone_from(&quick.source);

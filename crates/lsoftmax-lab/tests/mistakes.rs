@@ -12,13 +12,13 @@ use lsoftmax_lab::model::Classifier;
 use lsoftmax_lab::objective::Objective;
 use lsoftmax_lab::optimiser::Sgd;
 use lsoftmax_lab::recipe::Recipe;
-use lsoftmax_nn::{Activation, FeaturesConfig, NetworkConfig};
+use lsoftmax_nn::{FeaturesConfig, NetworkConfig};
 use lsoftmax_testing::assert_close;
 
 /// With gradients of zero a step multiplies what is decayed by 1 − rate · decay and leaves the rest alone.
 #[test]
 fn mistake_09_weight_decay_never_passed_to_the_optimiser() {
-    let features = FeaturesConfig { size: 2, activation: Activation::None };
+    let features = FeaturesConfig::linear(2);
     let network = NetworkConfig { input: [1, 2, 2], stages: vec![], features };
     let device = Device::flex().autodiff();
     let execution = Execution::new(Precision::F32);

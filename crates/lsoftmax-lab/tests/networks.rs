@@ -1,4 +1,4 @@
-//! The first ten training steps of every network of the paper against PyTorch
+//! The first ten training steps of every named network against PyTorch
 //! (reference/networks.py wrote the fixture).
 
 mod pytorch;
@@ -125,4 +125,14 @@ fn cifar100_trains_as_in_pytorch() {
 #[test]
 fn lfw_trains_as_in_pytorch() {
     check("lfw");
+}
+
+#[test]
+fn resnet20_trains_as_in_pytorch() {
+    check("resnet20");
+}
+
+#[test]
+fn sphereface20_trains_as_in_pytorch() {
+    check("sphereface20");
 }

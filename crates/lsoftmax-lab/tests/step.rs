@@ -12,7 +12,7 @@ use lsoftmax_lab::learner::{Learner, StepError, StepSettings, gradient_norm};
 use lsoftmax_lab::model::Classifier;
 use lsoftmax_lab::objective::Objective;
 use lsoftmax_lab::optimiser::{Optimiser, Sgd};
-use lsoftmax_nn::{Activation, FeaturesConfig, NetworkConfig};
+use lsoftmax_nn::{FeaturesConfig, NetworkConfig};
 use lsoftmax_testing::{SplitMix, assert_close};
 
 const CLASSES: usize = 3;
@@ -20,7 +20,7 @@ const SETTINGS: StepSettings = StepSettings { lambda: 2.0, rate: 0.05, step: 0 }
 
 /// A network without batch norm, whose statistics would depend on the batch size.
 fn learner(objective: Objective) -> Learner {
-    let features = FeaturesConfig { size: 6, activation: Activation::None };
+    let features = FeaturesConfig::linear(6);
     let network = NetworkConfig { input: [1, 4, 4], stages: vec![], features };
     let device = Device::flex().autodiff();
     let head = HeadSettings::l_softmax(Margin::new(2).unwrap());
@@ -159,7 +159,7 @@ fn the_contrastive_objective_is_the_heads_loss_plus_the_weighted_pairs() {
 /// Burn's generator of random numbers belongs to the process.
 #[test]
 fn initial_weights_depend_on_the_seed_alone_also_with_other_threads() {
-    let features = FeaturesConfig { size: 6, activation: Activation::None };
+    let features = FeaturesConfig::linear(6);
     let network = NetworkConfig { input: [1, 4, 4], stages: vec![], features };
     let head = HeadSettings::l_softmax(Margin::new(2).unwrap());
     let weights = |seed: u64| {

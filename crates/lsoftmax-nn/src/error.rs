@@ -34,6 +34,17 @@ pub enum NetworkError {
         /// The largest valid number.
         most: u128,
     },
+    /// A residual stage does not fit.
+    #[error("the residual stage {stage} {problem}")]
+    Residual {
+        /// Its name.
+        stage: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The features cannot be averages.
+    #[error("a feature layer that is an average {0}")]
+    Average(String),
     /// The size of the images differs from the input size of the network.
     #[error(
         "the network takes images of {} x {} x {} (channels, height, width), but these are {} x {} x {}",

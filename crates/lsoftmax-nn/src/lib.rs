@@ -2,7 +2,8 @@
 //! [Burn](https://burn.dev).
 //!
 //! A [`Network`] turns images into features, which the head of the `lsoftmax` crate classifies. It is
-//! a chain of [`ConvUnit`]s: convolution, batch norm, PReLU and, at the end of a stage, pooling.
+//! a list of [`ConvUnit`]s: convolution, batch norm, activation and, at the end of a stage, pooling. In a
+//! residual network, the input of a block is added to its output.
 //!
 //! ```
 //! use burn::tensor::{Device, Distribution, Tensor};
@@ -27,25 +28,27 @@
 //! |---|---|
 //! | [`NetworkConfig`] → [`Network`] | a description, and the network that it describes |
 //! | [`Unit`] → [`ConvUnit`] | one layer, for other architectures |
-//! | [`PaperNetwork`] | the paper's networks, by name |
+//! | [`NamedNetwork`] | the paper's networks and two residual ones, by name |
 //! | [`NetworkSummary`] | sizes, parameters and work per layer |
 
 mod composed;
 mod description;
 mod error;
 mod fused;
+mod named;
 mod network;
-mod paper;
 mod run;
 mod summary;
 mod unit;
 
-pub use description::{Activation, FeaturesConfig, NetworkConfig, StageConfig};
+pub use description::{FeatureLayer, FeaturesConfig, NetworkConfig, Residual, StageConfig};
 pub use error::NetworkError;
 pub use lsoftmax_flex::Execution;
 pub use lsoftmax_kernels::Precision;
-pub use lsoftmax_kernels::conv::{Stack, StackError, Unit};
+pub use lsoftmax_kernels::conv::{
+    Activation, Pool, Shortcut, ShortcutOrder, Stack, StackError, Unit,
+};
+pub use named::NamedNetwork;
 pub use network::Network;
-pub use paper::PaperNetwork;
 pub use summary::{LayerSummary, NetworkSummary};
 pub use unit::ConvUnit;

@@ -1,4 +1,4 @@
-//! Dispatch of a chain of units to the fused or the composed implementation.
+//! Dispatch of units to the fused or the composed implementation.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use lsoftmax_kernels::conv::Stack;
 
 use crate::{ConvUnit, NetworkError, composed, fused};
 
-/// Computes a chain of units: fused by the kernels on the CPU, composed of Burn's own operations
+/// Computes units: fused by the kernels on the CPU, composed of Burn's own operations
 /// elsewhere.
 pub(crate) fn units(
     units: &[ConvUnit],
@@ -17,5 +17,5 @@ pub(crate) fn units(
     images: Tensor<4>,
 ) -> Result<Tensor<4>, NetworkError> {
     let output = fused::run(units, stack, execution, &images)?;
-    Ok(output.unwrap_or_else(|| composed::run(units, images)))
+    Ok(output.unwrap_or_else(|| composed::run(units, stack, images)))
 }

@@ -13,19 +13,22 @@ const SLOPE: f64 = 0.25;
 /// The default momentum of batch norm's running statistics.
 const MOMENTUM: f64 = 0.1;
 
-/// A convolution, followed by batch norm, PReLU and 2x2 max pooling, as its [`Unit`] specifies.
+/// A convolution, followed by batch norm, an activation and pooling, as its [`Unit`] specifies.
 ///
 /// With z the convolution of the input (plus a bias), per channel:
 ///
 /// - batch norm: u = γ (z − mean) / √(variance + ε) + β, with ε = 1e-5
 /// - PReLU: u if u > 0, else slope · u
-/// - pooling: the maximum of 2x2 windows, which are smaller at the end of an odd height or width
+/// - ReLU: u if u > 0, else 0
+/// - max pooling: the maximum of 2x2 windows, which are smaller at the end of an odd height or width
+///
+/// In a [`Network`](crate::Network), the output of another unit may be added before or after the activation.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use lsoftmax_nn::{ConvUnit, Unit};
+/// use lsoftmax_nn::{ConvUnit, Pool, Unit};
 /// let device = Device::flex();
-/// let unit = ConvUnit::new(3, Unit { pool: true, ..Unit::new(64) }, &device);
+/// let unit = ConvUnit::new(3, Unit { pool: Pool::Max, ..Unit::new(64) }, &device);
 /// assert_eq!(unit.weight.dims(), [64, 3, 3, 3]);
 /// let output = unit.forward(Tensor::zeros([2, 3, 32, 32], &device))?;
 /// assert_eq!(output.dims(), [2, 64, 16, 16]);
@@ -76,7 +79,7 @@ impl ConvUnit {
         execution: Execution,
         device: &Device,
     ) -> Self {
-        let Unit { filters, kernel: [height, width], stride, bias, norm, prelu, .. } = unit;
+        let Unit { filters, kernel: [height, width], stride, bias, norm, .. } = unit;
         let sizes = [channels, filters, height, width];
         assert!(!sizes.contains(&0), "a unit needs channels, filters and a kernel");
         assert!((1..=2).contains(&stride), "the stride must be 1 or 2, not {stride}");
@@ -97,7 +100,7 @@ impl ConvUnit {
             bias: vector(bias, 0.0),
             gamma: vector(norm, 1.0),
             beta: vector(norm, 0.0),
-            slope: vector(prelu, SLOPE),
+            slope: vector(unit.has_slopes(), SLOPE),
             running_mean: norm.then(|| RunningState::new(Tensor::zeros([filters], device))),
             running_var: norm.then(|| RunningState::new(Tensor::ones([filters], device))),
             training: Param::from_bool(true),
@@ -135,8 +138,8 @@ impl ConvUnit {
     ///   with pooling half of that, rounded up
     ///
     /// # Errors
-    /// When the input has another number of channels or is smaller than the kernel, or the requested
-    /// kernel path is unavailable.
+    /// When the input has another number of channels or is smaller than the kernel, when the unit reads or adds
+    /// the output of another one, or the requested kernel path is unavailable.
     pub fn forward(&self, input: Tensor<4>) -> Result<Tensor<4>, NetworkError> {
         let [_, channels, height, width] = input.dims();
         let expected = self.weight.dims()[1];

@@ -4,7 +4,8 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::Device;
 use lsoftmax_nn::{
-    Activation, FeaturesConfig, NetworkConfig, NetworkError, PaperNetwork, StackError, StageConfig,
+    Activation, FeatureLayer, FeaturesConfig, NamedNetwork, NetworkConfig, NetworkError, Residual,
+    StackError, StageConfig,
 };
 
 /// The outputs of all layers: name, number of consecutive layers, and channels, height and width.
@@ -114,6 +115,18 @@ fn the_papers_networks_have_as_many_parameters_as_their_sizes_say() {
             + 2 * chain(9, 256, 256, 4)
             + 42 * 256 * 512
             + 3 * 512,
+        // Six convolutions per stage and a projection in two of them; γ and β for each.
+        9 * 3 * 16
+            + 6 * 9 * 16 * 16
+            + (9 * 16 * 32 + 16 * 32 + 5 * 9 * 32 * 32)
+            + (9 * 32 * 64 + 32 * 64 + 5 * 9 * 64 * 64)
+            + 2 * (7 * 16 + 7 * 32 + 7 * 64),
+        chain(9, 3, 64, 3)
+            + chain(9, 64, 128, 5)
+            + chain(9, 128, 256, 9)
+            + chain(9, 256, 512, 3)
+            + 42 * 512 * 512
+            + 512,
     ];
     for (name, expected) in NetworkConfig::NAMES.into_iter().zip(expected) {
         let config = NetworkConfig::named(name).unwrap();
@@ -124,6 +137,33 @@ fn the_papers_networks_have_as_many_parameters_as_their_sizes_say() {
         let running: usize = normed.map(|unit| 2 * unit.weight.dims()[0]).sum();
         assert_eq!(network.num_params(), expected + running, "{name}");
     }
+}
+
+#[test]
+fn the_residual_networks_have_the_sizes_of_their_papers() {
+    let summary = NetworkConfig::resnet20().summary().unwrap();
+    let convolutions = summary.layers.iter().filter(|layer| layer.name.starts_with("conv"));
+    assert_eq!(convolutions.count(), 19 + 2);
+    // He et al.: 0.27 million parameters. 40.6 million multiply-adds without projections and head.
+    assert_eq!(summary.parameters, 271_824);
+    let projections = 2 * 16 * 16 * 16 * 32;
+    assert_eq!(summary.multiply_adds, 40_550_400 + projections);
+    let outputs: Vec<_> = summary.layers.iter().map(|layer| layer.output).collect();
+    assert_eq!(outputs[0], [16, 32, 32]);
+    assert_eq!(outputs[outputs.len() - 2..], [[64, 8, 8], [64, 1, 1]]);
+    let adds: Vec<_> = summary.layers.iter().filter_map(|layer| layer.adds.as_deref()).collect();
+    let expected = [
+        ["conv0.1", "conv1.2", "conv1.4"],
+        ["conv2.shortcut", "conv2.2", "conv2.4"],
+        ["conv3.shortcut", "conv3.2", "conv3.4"],
+    ];
+    assert_eq!(adds, expected.concat());
+
+    let summary = NetworkConfig::sphereface20().summary().unwrap();
+    let convolutions = summary.layers.iter().filter(|layer| layer.name.starts_with("conv"));
+    assert_eq!(convolutions.count(), 20);
+    let last = &summary.layers[19];
+    assert_eq!((last.output, last.adds.as_deref()), ([512, 7, 6], Some("conv6.1")));
 }
 
 #[test]
@@ -191,6 +231,63 @@ fn a_description_may_omit_defaults() {
 }
 
 #[test]
+fn a_residual_network_is_described_by_its_stages() {
+    let text = r#"
+        input = [3, 32, 32]
+        stages = [
+            { filters = 16, units = 1, activation = "relu", pool = false },
+            { filters = 16, units = 6, activation = "relu", residual = "resnet" },
+            { filters = 32, units = 6, activation = "relu", residual = "resnet", stride = 2 },
+            { filters = 64, units = 6, activation = "relu", residual = "resnet", stride = 2 },
+        ]
+        features = { size = 64, layer = "average" }
+    "#;
+    assert_eq!(toml::from_str::<NetworkConfig>(text).unwrap(), NetworkConfig::resnet20());
+    // A plain description is written as it was before there were residual ones.
+    let text = toml::to_string(&NetworkConfig::mnist()).unwrap();
+    for key in ["residual", "layer"] {
+        assert!(!text.contains(key), "{text}");
+    }
+}
+
+#[test]
+fn residual_stages_and_averages_that_do_not_fit_are_rejected() {
+    let message = |change: fn(&mut NetworkConfig)| {
+        let mut config = NetworkConfig::resnet20();
+        change(&mut config);
+        config.stack().unwrap_err().to_string()
+    };
+    let found = message(|config| drop(config.stages.remove(0)));
+    assert_eq!(found, "the residual stage conv0 needs a stage before it, such as one convolution");
+    let found = message(|config| config.stages[1].units = 5);
+    let expected = "the residual stage conv1 has two convolutions per block, so its number of units must be even, but is 5";
+    assert_eq!(found, expected);
+    let found = message(|config| config.stages[2].kernel = 4);
+    assert_eq!(found, "the residual stage conv2 needs an odd kernel, but has one of 4");
+    let found = message(|config| config.stages[2].pool = true);
+    let expected =
+        "the residual stage conv2 cannot have pooling; use a stride of 2 in the next stage instead";
+    assert_eq!(found, expected);
+    let found = message(|config| config.features.size = 65);
+    let expected = "a feature layer that is an average gives one feature per filter of the last stage, so their number must be 64, but is 65";
+    assert_eq!(found, expected);
+    let found = message(|config| config.features.activation = Activation::None);
+    let expected = "a feature layer that is an average has no activation of its own; remove `activation` from the features";
+    assert_eq!(found, expected);
+    let found = message(|config| {
+        config.stages[3].residual = None;
+        config.stages[3].pool = true;
+    });
+    let expected = "a feature layer that is an average cannot follow pooling; set `pool = false` in the last stage";
+    assert_eq!(found, expected);
+    let found = message(|config| config.stages.clear());
+    assert_eq!(found, "a feature layer that is an average needs a stage before it");
+    assert_eq!(NetworkConfig::resnet20().features.layer, FeatureLayer::Average);
+    let residual = NetworkConfig::sphereface20().stages[1].residual;
+    assert_eq!(residual, Some(Residual::Sphereface));
+}
+
+#[test]
 fn every_network_survives_serialization() {
     for name in NetworkConfig::NAMES {
         let config = NetworkConfig::named(name).unwrap();
@@ -220,8 +317,8 @@ fn a_description_with_an_unknown_key_is_rejected() {
             "unknown field `pad`",
         ),
         (
-            "input = [1, 2, 2]\nstages = []\nfeatures = { size = 2, activation = \"relu\" }",
-            "unknown variant `relu`",
+            "input = [1, 2, 2]\nstages = []\nfeatures = { size = 2, activation = \"tanh\" }",
+            "unknown variant `tanh`",
         ),
         ("input = [1, 2, 2]\nstages = []", "missing field `features`"),
     ] {
@@ -235,7 +332,7 @@ fn the_error_of_an_unknown_name_lists_all_names() {
     for name in ["cifra10", "MNIST", ""] {
         let message = NetworkConfig::named(name).unwrap_err().to_string();
         let expected = format!(
-            "there is no network called \"{name}\": the networks are mnist-2d, mnist, cifar10, cifar100, lfw"
+            "there is no network called \"{name}\": the networks are mnist-2d, mnist, cifar10, cifar100, lfw, resnet20, sphereface20"
         );
         assert_eq!(message, expected);
     }
@@ -243,8 +340,8 @@ fn the_error_of_an_unknown_name_lists_all_names() {
 
 #[test]
 fn a_named_network_has_the_classes_of_its_data_set() {
-    let classes = NetworkConfig::NAMES.map(|name| PaperNetwork::named(name).unwrap().classes);
-    assert_eq!(classes, [10, 10, 10, 100, 10_572]);
+    let classes = NetworkConfig::NAMES.map(|name| NamedNetwork::named(name).unwrap().classes);
+    assert_eq!(classes, [10, 10, 10, 100, 10_572, 10, 10_572]);
 }
 
 /// The error message of the cifar10 network after a change.

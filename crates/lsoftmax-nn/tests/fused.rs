@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Distribution, Gradients, Tensor};
 use lsoftmax_nn::{
-    Activation, ConvUnit, Execution, FeaturesConfig, Network, NetworkConfig, Precision,
-    StageConfig, Unit,
+    Activation, ConvUnit, Execution, FeaturesConfig, Network, NetworkConfig, Pool, Precision,
+    Residual, StageConfig, Unit,
 };
 use lsoftmax_testing::assert_close_to_scale;
 
@@ -21,6 +21,27 @@ fn config(activation: Activation) -> NetworkConfig {
         ],
         features: FeaturesConfig { activation, ..FeaturesConfig::new(10) },
     }
+}
+
+/// Residual networks: blocks with and without a change of size, both orders, features that are averages or not.
+fn residual_configs() -> [NetworkConfig; 2] {
+    let stem = StageConfig { pool: false, ..StageConfig::new(7, 1) };
+    let strided = |stage| StageConfig { stride: 2, ..stage };
+    let resnet = |filters| StageConfig::residual(filters, 4, Residual::Resnet);
+    let relu = StageConfig { activation: Activation::Relu, ..resnet(33) };
+    let sphereface = StageConfig::residual(8, 2, Residual::Sphereface);
+    [
+        NetworkConfig {
+            input: [3, 19, 15],
+            stages: vec![stem.clone(), resnet(7), strided(relu), strided(resnet(10))],
+            features: FeaturesConfig::average(10),
+        },
+        NetworkConfig {
+            input: [3, 19, 15],
+            stages: vec![StageConfig::new(8, 1), sphereface, strided(stem), resnet(9)],
+            features: FeaturesConfig::linear(10),
+        },
+    ]
 }
 
 /// Serialises tests that draw random numbers, since the CPU backend has one generator for all threads.
@@ -65,8 +86,8 @@ fn parameters(unit: &ConvUnit, gradients: &Gradients) -> Vec<(&'static str, Vec<
 
 #[test]
 fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradient() {
-    for activation in [Activation::None, Activation::Prelu] {
-        let config = config(activation);
+    let plain = [Activation::None, Activation::Prelu].map(config);
+    for config in plain.into_iter().chain(residual_configs()) {
         let run = |execution: Execution| {
             let device = Device::flex().autodiff();
             let network = network(&config, &device).with_execution(execution);
@@ -107,10 +128,12 @@ fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradie
 
 #[test]
 fn every_kind_of_unit_agrees() {
-    for choice in 0..16 {
+    for choice in 0..36 {
         let has = |bit: usize| choice >> bit & 1 == 1;
-        let (bias, norm, prelu, pool) = (has(0), has(1), has(2), has(3));
-        let unit = Unit { bias, norm, prelu, pool, ..Unit::new(9) };
+        let (bias, norm) = (has(0), has(1));
+        let activation = [Activation::None, Activation::Relu, Activation::Prelu][choice / 4 % 3];
+        let pool = [Pool::None, Pool::Max, Pool::Average][choice / 12];
+        let unit = Unit { bias, norm, activation, pool, ..Unit::new(9) };
         let run = |execution: Execution| {
             let device = Device::flex().autodiff();
             let unit = drawn(3, &device, || ConvUnit::new(5, unit, &device));
@@ -134,10 +157,15 @@ fn every_kind_of_unit_agrees() {
 
 #[test]
 fn bf16_stays_near_f32() {
-    let config = config(Activation::Prelu);
+    for config in [config(Activation::Prelu)].into_iter().chain(residual_configs()) {
+        near_in_bf16(&config);
+    }
+}
+
+fn near_in_bf16(config: &NetworkConfig) {
     let run = |precision| {
         let device = Device::flex().autodiff();
-        let network = network(&config, &device).with_execution(Execution::new(precision));
+        let network = network(config, &device).with_execution(Execution::new(precision));
         numbers(network.forward(batch(&device, [32, 3, 19, 15])).unwrap())
     };
     let (found, expected) = (run(Precision::Bf16), run(Precision::F32));
@@ -147,8 +175,14 @@ fn bf16_stays_near_f32() {
 
 #[test]
 fn kernels_and_composed_operations_agree_where_some_units_are_frozen() {
-    let config = config(Activation::Prelu);
-    for frozen in [&[0][..], &[0, 1, 2], &[1, 3], &[5]] {
+    let [resnet, sphereface] = residual_configs();
+    let plain =
+        [&[0][..], &[0, 1, 2], &[1, 3], &[5]].map(|frozen| (config(Activation::Prelu), frozen));
+    // Up to and inside of blocks, before and after a projection.
+    let resnet = [&[0, 1, 2][..], &[0, 1, 2, 3, 4, 5], &[6], &[7], &[5, 8]]
+        .map(|frozen| (resnet.clone(), frozen));
+    let sphereface = [&[0, 1][..], &[2]].map(|frozen| (sphereface.clone(), frozen));
+    for (config, frozen) in plain.into_iter().chain(resnet).chain(sphereface) {
         let run = |execution: Execution| {
             let device = Device::flex().autodiff();
             let mut network = network(&config, &device).with_execution(execution);
@@ -205,17 +239,20 @@ fn frozen_first_layers_have_no_gradients_and_do_not_affect_the_others() {
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    let config = config(Activation::Prelu);
-    let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let device = Device::flex().autodiff();
-            let network = network(&config, &device);
-            let features = network.forward(batch(&device, [40, 3, 19, 15])).unwrap();
-            let gradients = features.clone().powi_scalar(2).sum().backward();
-            let weight = network.units[1].weight.val().grad(&gradients).unwrap();
-            (numbers(features), numbers(weight))
-        })
-    };
-    assert_eq!(run(1), run(3));
+    for config in [config(Activation::Prelu)].into_iter().chain(residual_configs()) {
+        assert_eq!(on_threads(&config, 1), on_threads(&config, 3));
+    }
+}
+
+/// Features and a gradient, computed on some threads.
+fn on_threads(config: &NetworkConfig, threads: usize) -> (Vec<f32>, Vec<f32>) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    pool.install(|| {
+        let device = Device::flex().autodiff();
+        let network = network(config, &device);
+        let features = network.forward(batch(&device, [40, 3, 19, 15])).unwrap();
+        let gradients = features.clone().powi_scalar(2).sum().backward();
+        let weight = network.units[1].weight.val().grad(&gradients).unwrap();
+        (numbers(features), numbers(weight))
+    })
 }

@@ -4,7 +4,7 @@ mod support;
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
-use lsoftmax_nn::{ConvUnit, Unit};
+use lsoftmax_nn::{Activation, ConvUnit, Pool, Unit};
 use lsoftmax_testing::Congruential;
 use support::naive::{Images, Naive};
 use support::{assert_close, module, tensor, values};
@@ -82,16 +82,18 @@ fn check(unit: Unit, size: [usize; 2], seed: u64, training: bool) {
 #[test]
 fn gradients_are_those_of_the_definition() {
     let plain = Unit::new(3);
-    check(Unit { pool: true, ..plain }, [5, 5], 1, true);
-    check(Unit { pool: true, stride: 2, ..plain }, [9, 6], 2, true);
-    check(Unit { kernel: [5, 3], padding: 2, pool: true, ..plain }, [4, 5], 3, true);
+    check(Unit { pool: Pool::Max, ..plain }, [5, 5], 1, true);
+    check(Unit { pool: Pool::Max, stride: 2, ..plain }, [9, 6], 2, true);
+    check(Unit { kernel: [5, 3], padding: 2, pool: Pool::Max, ..plain }, [4, 5], 3, true);
     check(Unit { kernel: [4, 3], padding: 0, ..plain }, [4, 3], 4, true);
-    check(Unit { norm: false, bias: true, pool: true, ..plain }, [5, 7], 5, true);
+    check(Unit { norm: false, bias: true, pool: Pool::Max, ..plain }, [5, 7], 5, true);
+    check(Unit { activation: Activation::Relu, ..plain }, [5, 4], 7, true);
+    check(Unit { pool: Pool::Average, ..plain }, [5, 4], 8, true);
 }
 
 #[test]
 fn gradients_with_frozen_statistics_are_those_of_the_definition() {
-    check(Unit { pool: true, ..Unit::new(3) }, [5, 5], 6, false);
+    check(Unit { pool: Pool::Max, ..Unit::new(3) }, [5, 5], 6, false);
 }
 
 /// A unit of one channel with an identity convolution (1x1 with weight 1).
@@ -114,7 +116,8 @@ fn at_zero_the_derivative_of_prelu_is_the_slope() {
 #[test]
 fn pooling_passes_the_gradient_to_the_first_of_equal_pixels() {
     let device = Device::flex().autodiff();
-    let unit = passing(Unit { prelu: false, pool: true, ..Unit::new(1) }, &device);
+    let unit =
+        passing(Unit { activation: Activation::None, pool: Pool::Max, ..Unit::new(1) }, &device);
     let input = Tensor::<4>::full([1, 1, 3, 3], -1.0, &device).require_grad();
     let found = unit.forward(input.clone()).unwrap().sum().backward();
     let expected = [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0];

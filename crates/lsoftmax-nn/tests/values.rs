@@ -5,27 +5,29 @@ mod support;
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
 use lsoftmax_nn::{
-    Activation, ConvUnit, Execution, FeaturesConfig, NetworkConfig, NetworkError, StackError,
+    Activation, ConvUnit, Execution, FeaturesConfig, NetworkConfig, NetworkError, Pool, StackError,
     StageConfig, Unit,
 };
 use support::naive::{Images, Naive};
 use support::{assert_close, module, tensor, values};
 
 /// Units of every kind: odd sizes, strides, paddings, non-square kernels, with and without each part.
-fn units() -> [Unit; 10] {
+fn units() -> [Unit; 12] {
     let plain = Unit::new(4);
     let sized = |kernel, padding| Unit { kernel, padding, ..plain };
     [
         plain,
-        Unit { pool: true, ..plain },
+        Unit { pool: Pool::Max, ..plain },
         Unit { stride: 2, ..plain },
-        Unit { stride: 2, pool: true, bias: true, ..plain },
-        Unit { pool: true, ..sized([5, 5], 2) },
+        Unit { stride: 2, pool: Pool::Max, bias: true, ..plain },
+        Unit { pool: Pool::Max, ..sized([5, 5], 2) },
         sized([7, 5], 0),
-        Unit { pool: true, ..sized([2, 3], 2) },
-        Unit { norm: false, pool: true, ..sized([1, 1], 0) },
-        Unit { norm: false, prelu: false, bias: true, ..plain },
-        Unit { prelu: false, pool: true, ..plain },
+        Unit { pool: Pool::Max, ..sized([2, 3], 2) },
+        Unit { norm: false, pool: Pool::Max, ..sized([1, 1], 0) },
+        Unit { norm: false, activation: Activation::None, bias: true, ..plain },
+        Unit { activation: Activation::None, pool: Pool::Max, ..plain },
+        Unit { activation: Activation::Relu, ..plain },
+        Unit { pool: Pool::Average, ..plain },
     ]
 }
 
@@ -58,7 +60,7 @@ fn a_module_has_the_parameters_of_its_unit() {
         let [height, width] = unit.kernel;
         assert_eq!(module.weight.dims(), [4, 3, height, width]);
         let found = [&module.bias, &module.gamma, &module.beta, &module.slope];
-        let expected = [unit.bias, unit.norm, unit.norm, unit.prelu];
+        let expected = [unit.bias, unit.norm, unit.norm, unit.has_slopes()];
         assert_eq!(found.map(Option::is_some), expected, "{unit:?}");
     }
 }
@@ -95,7 +97,7 @@ fn an_input_smaller_than_the_kernel_is_an_error_with_every_execution() {
 fn pooling_ignores_its_padding() {
     let device = Device::flex();
     let sized = Unit { kernel: [1, 1], padding: 0, ..Unit::new(1) };
-    let pooling = Unit { norm: false, prelu: false, pool: true, ..sized };
+    let pooling = Unit { norm: false, activation: Activation::None, pool: Pool::Max, ..sized };
     let mut unit = ConvUnit::new(1, pooling, &device);
     unit.weight = unit.weight.map(|weight| weight.ones_like());
     let output = unit.forward(Tensor::full([1, 1, 3, 5], -7.0, &device)).unwrap();
@@ -111,7 +113,7 @@ fn tiny(activation: Activation) -> NetworkConfig {
             StageConfig { stride: 2, ..StageConfig::new(3, 2) },
             StageConfig { kernel: 5, ..StageConfig::new(4, 1) },
         ],
-        features: FeaturesConfig { size: 5, activation },
+        features: FeaturesConfig { activation, ..FeaturesConfig::new(5) },
     }
 }
 

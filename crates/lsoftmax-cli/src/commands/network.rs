@@ -13,7 +13,7 @@ use crate::help::EXIT_CODES;
 
 const EXAMPLES: &str = "\
 Examples:
-  lsoftmax network cifar10
+  lsoftmax network resnet20
   lsoftmax network my.toml
   lsoftmax network runs/my-photos-m4-s1 --json";
 
@@ -21,7 +21,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct NetworkCommand {
-    /// A network (mnist-2d, mnist, cifar10, cifar100, lfw), a recipe that ends in .toml, or a run
+    /// A network (mnist-2d, mnist, cifar10, cifar100, lfw, resnet20, sphereface20), a recipe that ends in .toml, or a run
     #[arg(value_name = "NETWORK|FILE|RUN")]
     network: String,
     #[command(flatten)]

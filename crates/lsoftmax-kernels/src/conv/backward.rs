@@ -6,27 +6,34 @@
 //! gradient and the previous unit's z are in cache, it also computes the sums that the previous unit's batch
 //! norm needs. So each stored convolution is read twice, and each gradient between two units is written once
 //! and read once.
+//!
+//! Where several units use an output, its gradient has several terms. The last unit to be computed, which is the
+//! first that reads the output, completes it: it adds its own term to those that the other units have
+//! written, and the gradient of a sum that the output was added to, which is recomputed from that sum.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::conv_kernel::ConvKernel;
-use super::epilogue::{Affine, GradientSums, NormBackward};
-use super::forward::{InputSource, StackForward, epilogue, images_of_block, write_rows};
+use super::epilogue::{GradientSums, NormBackward};
+use super::forward::{InputSource, StackForward, images_of_block, saved_block, write_rows};
 use super::geometry::{Direction, Waves};
 use super::layer::{ConvLayer, PackedConv};
 use super::layout::{
     CHANNELS, FeatureMap, IMAGES, Im2col, InputTransform, MapRows, add_to_image, live_images,
     pack_images,
 };
+use super::output::{ReadyUnit, Saved, stored_output};
 use super::product::{LineOperands, correlate};
 use super::share::BatchShare;
-use super::stack::{Parameters, Stack, StackError};
+use super::shortcut::{StoredOutput, UnitWords, Upstream};
+use super::stack::{Parameters, Stack, StackError, Uses};
+use super::unit::Pool;
 use super::weights::{add_siblings, packed_gradient_len, unpack_weight_gradient};
 use crate::buffer::Buffer;
 use crate::engine::with_kernel;
+use crate::lanes::Lanes;
 
 /// The gradients of a stack.
 #[derive(Debug)]
@@ -111,6 +118,82 @@ struct BackwardInputs<'a> {
     count: usize,
 }
 
+/// The inputs, and the units as they were in the forward pass.
+struct ReadyStack<'a> {
+    inputs: &'a BackwardInputs<'a>,
+    units: Vec<ReadyUnit>,
+}
+
+impl<'a> ReadyStack<'a> {
+    fn new(inputs: &'a BackwardInputs<'a>) -> Self {
+        let BackwardInputs { forward, stack, parameters, .. } = *inputs;
+        let unit = |index| {
+            let layer = ConvLayer::new(stack, index);
+            ReadyUnit::new(stack, index, layer, &parameters[index], &forward.moments[index])
+        };
+        Self { inputs, units: (0..stack.units().len()).map(unit).collect() }
+    }
+
+    /// One block of what the forward pass has stored.
+    fn block<K: ConvKernel>(&self, block: usize, saved: Saved) -> &[K::Word] {
+        let StackForward { convolved, sums, .. } = self.inputs.forward;
+        saved_block::<K>(convolved, sums, &self.units, block, saved)
+    }
+
+    fn convolved<K: ConvKernel>(&self, unit: usize, block: usize) -> StoredOutput<'_, K> {
+        self.units[unit].own(self.block::<K>(block, Saved::Convolution(unit)))
+    }
+
+    /// The unit that is added to a unit's sum and has no other use.
+    fn projection(&self, unit: usize) -> Option<usize> {
+        let stack = self.inputs.stack;
+        stack.addend(unit).filter(|addend| stack.uses(*addend).readers.is_empty())
+    }
+
+    /// What the sums of a unit are computed from.
+    fn words<K: ConvKernel>(&self, unit: usize, block: usize) -> UnitWords<'_, K> {
+        let activation = self.units[unit].sum_activation();
+        UnitWords {
+            own: self.convolved(unit, block),
+            sum: activation
+                .map(|_| stored_output(&self.units, unit, |saved| self.block::<K>(block, saved))),
+            projection: self.projection(unit).map(|projection| self.convolved(projection, block)),
+        }
+    }
+
+    /// The gradient of a unit's output, `dy`, or of its sum if it is a residual unit.
+    fn upstream<'w, K: ConvKernel>(
+        &'w self,
+        unit: usize,
+        dy: &'w Buffer,
+        block: usize,
+    ) -> Upstream<'w, K> {
+        let ready = &self.units[unit];
+        let sum = |affine| (affine, self.block::<K>(block, Saved::Sum(unit)));
+        let map = ready.layer.pooled;
+        let words = map.words::<K>();
+        let dy = &dy.words()[block * words..][..words];
+        Upstream { dy, map, sum: ready.sum_activation().map(sum) }
+    }
+
+    /// The last unit to be computed that reads the gradient of a unit's output.
+    fn last_use(&self, unit: usize) -> usize {
+        let stack = self.inputs.stack;
+        match stack.addend(unit) {
+            Some(addend) => *stack.uses(addend).readers.first().unwrap_or(&addend),
+            None => unit,
+        }
+    }
+}
+
+/// The gradients of the outputs, as far as they have been computed and are still needed.
+struct OutputGradients {
+    /// Complete or, while units that read the output are missing, partial.
+    dy: Vec<Option<Buffer>>,
+    /// Those of complete gradients (see [`UnitWords::add_sums`]).
+    sums: Vec<Vec<GradientSums>>,
+}
+
 /// The most partial sums of a weight gradient of `len` floats in all ranks, each by one task: a power of two, from
 /// 4 to 32.
 fn most_parts(len: usize) -> usize {
@@ -124,21 +207,26 @@ fn run_backward<K: ConvKernel>(
     output_gradient: &[f32],
     to: GradientsTo,
 ) -> StackGradients {
-    let BackwardInputs { forward, stack, parameters, .. } = *inputs;
+    let BackwardInputs { forward, stack, .. } = *inputs;
     let units = stack.units();
-    let ready: Vec<(ConvLayer, Vec<Affine>)> = (0..units.len())
-        .map(|index| {
-            let (given, moments) = (&parameters[index], &forward.moments[index]);
-            (ConvLayer::new(stack, index), Affine::new(units[index].filters, given, moments))
-        })
-        .collect();
+    let ready = ReadyStack::new(inputs);
     let mut gradients: Vec<UnitGradients> = Vec::new();
     gradients.resize_with(units.len(), UnitGradients::default);
     let mut images = None;
-    let (mut dy, mut sums) =
-        pack_output_gradient(kernel, inputs, &ready[units.len() - 1], output_gradient);
+    let mut outputs = OutputGradients { dy: Vec::new(), sums: vec![Vec::new(); units.len()] };
+    outputs.dy.resize_with(units.len(), || None);
+    let last = units.len() - 1;
+    let (dy, sums) = pack_output_gradient(kernel, &ready, output_gradient);
+    (outputs.dy[last], outputs.sums[last]) = (Some(dy), sums);
     for index in (to.first_unit()..units.len()).rev() {
-        let (layer, affine) = &ready[index];
+        let ReadyUnit { layer, affine, .. } = &ready.units[index];
+        // The output of a projection is only added, so its gradient is that of the sum.
+        let Uses { readers, adder } = stack.uses(index);
+        let upstream = adder.filter(|_| readers.is_empty()).unwrap_or(index);
+        let sums = match upstream == index {
+            true => outputs.sums[index][..affine.len()].to_vec(),
+            false => outputs.sums[upstream][affine.len()..].to_vec(),
+        };
         let values = forward.share.total() * layer.output.pixels();
         let norm: Vec<_> = affine
             .iter()
@@ -148,25 +236,41 @@ fn run_backward<K: ConvKernel>(
                 false => NormBackward::NONE,
             })
             .collect();
-        let step = UnitBackwardPass {
-            inputs,
-            index,
-            layer,
-            affine,
-            norm: &norm,
-            previous: index.checked_sub(1).map(|i| &ready[i]),
-        };
-        let wanted = match index.cmp(&to.first_unit()) {
-            Ordering::Greater => WantedInput::PreviousUnit,
-            _ if to == GradientsTo::Images => WantedInput::Images,
+        let wanted = match stack.source(index) {
+            None if to == GradientsTo::Images => WantedInput::Images,
+            Some(source) if source >= to.first_unit() => {
+                WantedInput::Output(OutputTerms::new(&ready, index, source))
+            }
             _ => WantedInput::None,
         };
-        let (weight, next) = step.run(kernel, &dy, wanted);
+        let mut input_gradient = match wanted {
+            WantedInput::Output(terms) => outputs.dy[terms.unit].take(),
+            _ => None,
+        };
+        let step = UnitBackwardPass {
+            ready: &ready,
+            index,
+            layer,
+            norm: &norm,
+            upstream,
+            dy: &outputs.dy,
+            wanted,
+            adds: input_gradient.is_some(),
+        };
+        let (weight, found) = step.run(kernel, &mut input_gradient);
         gradients[index] = step.parameter_gradients(weight, &sums);
-        match next {
-            InputGradient::PreviousUnit(gradient, found) => (dy, sums) = (gradient, found),
-            InputGradient::Images(gradient) => images = Some(gradient),
-            InputGradient::None => {}
+        match (wanted, input_gradient) {
+            (WantedInput::Output(terms), dy) => {
+                outputs.dy[terms.unit] = dy;
+                outputs.sums[terms.unit] = found;
+            }
+            (WantedInput::Images, gradient) => images = gradient,
+            (WantedInput::None, _) => {}
+        }
+        for unit in index..units.len() {
+            if ready.last_use(unit) == index {
+                outputs.dy[unit] = None;
+            }
         }
     }
     StackGradients { images, units: gradients }
@@ -175,33 +279,59 @@ fn run_backward<K: ConvKernel>(
 /// The gradient of the stack's output, in the blocked layout, and the last unit's sums.
 fn pack_output_gradient<K: ConvKernel>(
     kernel: K,
-    inputs: &BackwardInputs<'_>,
-    (layer, affine): &(ConvLayer, Vec<Affine>),
+    ready: &ReadyStack<'_>,
     gradient: &[f32],
 ) -> (Buffer, Vec<GradientSums>) {
-    let index = inputs.stack.units().len() - 1;
-    let last = epilogue(inputs.stack, index, layer, affine);
-    let z = &inputs.forward.convolved[index];
-    let words = layer.pooled.words::<K>();
-    let mut dy = Buffer::new(inputs.count.div_ceil(IMAGES) * words);
+    let BackwardInputs { stack, count, .. } = *ready.inputs;
+    let index = stack.units().len() - 1;
+    let map = ready.units[index].layer.pooled;
+    let words = map.words::<K>();
+    let shape = stack.output();
+    let mut dy = Buffer::new(count.div_ceil(IMAGES) * words);
     let blocks = dy.words_mut::<K::Word>().par_chunks_exact_mut(words).enumerate();
     let found: Vec<_> = blocks
         .map(|(block, dy)| {
-            let live = live_images(block, inputs.count);
-            let shape = inputs.stack.output();
+            let live = live_images(block, count);
             let images = images_of_block(gradient, shape, block, live);
-            let map = layer.pooled;
             let mut dy = MapRows::whole(map, dy);
-            let identity = InputTransform::Identity;
-            pack_images(kernel, images, shape, identity, map, 0..map.height, &mut dy);
-            let z = block_words::<K>(z, layer.output, block);
-            let mut sums = vec![GradientSums::default(); map.groups()];
+            if stack.units()[index].pool == Pool::Average {
+                pack_average_gradient(kernel, images, map, &mut dy);
+            } else {
+                let identity = InputTransform::Identity;
+                pack_images(kernel, images, shape, identity, map, 0..map.height, &mut dy);
+            }
+            let unit = ready.words::<K>(index, block);
+            let mut sums = vec![GradientSums::default(); unit.sums()];
             let dy = |group, pixel| dy.pixel(group, pixel);
-            last.add_sums(kernel, z, dy, 0..map.height, live, &mut sums);
+            unit.add_sums(kernel, dy, 0..map.height, live, &mut sums);
             sums
         })
         .collect();
-    (dy, total(found, &inputs.forward.share))
+    (dy, total(found, &ready.inputs.forward.share))
+}
+
+/// The gradient of every pixel, given that of the mean of all pixels of each live image and channel.
+fn pack_average_gradient<K: ConvKernel>(
+    kernel: K,
+    gradient: &[f32],
+    map: FeatureMap,
+    dy: &mut MapRows<'_, K>,
+) {
+    for (image, gradient) in gradient.chunks_exact(map.channels).enumerate() {
+        for group in 0..map.groups() {
+            let mut values = [0.0; CHANNELS];
+            for (value, gradient) in values.iter_mut().zip(&gradient[map.group(group)]) {
+                *value = gradient / map.pixels() as f32;
+            }
+            for pixel in 0..map.pixels() {
+                let words = &mut dy.pixels_mut(group, pixel)[image * K::ROW_WORDS..];
+                kernel.vectorize(
+                    #[inline(always)]
+                    || kernel.encode(&values, words),
+                );
+            }
+        }
+    }
 }
 
 /// The sums of all tasks of all ranks.
@@ -214,29 +344,46 @@ fn total(tasks: Vec<Vec<GradientSums>>, share: &BatchShare) -> Vec<GradientSums>
 }
 
 /// Which gradient of its input a unit computes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum WantedInput {
-    PreviousUnit,
+    Output(OutputTerms),
     Images,
     None,
 }
 
-/// The gradient of a unit's input.
-enum InputGradient {
-    /// The gradient of the previous unit's output, and that unit's sums.
-    PreviousUnit(Buffer, Vec<GradientSums>),
-    Images(Buffer),
-    None,
+/// The terms of the gradient of an output that one unit adds.
+#[derive(Clone, Copy)]
+struct OutputTerms {
+    /// The unit whose output it is.
+    unit: usize,
+    /// Whether this completes the gradient.
+    completes: bool,
+    /// The residual unit that adds the output, if its term is added now.
+    adder: Option<usize>,
+}
+
+impl OutputTerms {
+    /// Those that unit `reader` adds.
+    fn new(ready: &ReadyStack<'_>, reader: usize, unit: usize) -> Self {
+        let Uses { readers, adder } = ready.inputs.stack.uses(unit);
+        let completes = readers.first() == Some(&reader);
+        Self { unit, completes, adder: adder.filter(|_| completes) }
+    }
 }
 
 /// The backward pass of one unit.
 struct UnitBackwardPass<'a> {
-    inputs: &'a BackwardInputs<'a>,
+    ready: &'a ReadyStack<'a>,
     index: usize,
     layer: &'a ConvLayer,
-    affine: &'a [Affine],
     norm: &'a [NormBackward],
-    previous: Option<&'a (ConvLayer, Vec<Affine>)>,
+    /// The unit whose gradient is that of this unit's output: itself, or the one that adds it.
+    upstream: usize,
+    /// Gradients of all outputs.
+    dy: &'a [Option<Buffer>],
+    wanted: WantedInput,
+    /// Whether other terms of the input's gradient have been written.
+    adds: bool,
 }
 
 /// Working memory of a thread.
@@ -261,29 +408,30 @@ struct SectionTask<'a, K: ConvKernel> {
 }
 
 impl UnitBackwardPass<'_> {
+    /// Computes the gradient of the weights and, if it is wanted, that of the input; the sums of the unit that
+    /// it reads, if this completes the gradient of its output.
     fn run<K: ConvKernel>(
         &self,
         kernel: K,
-        dy: &Buffer,
-        wanted: WantedInput,
-    ) -> (Buffer, InputGradient) {
-        let BackwardInputs { stack, count, parameters, forward, .. } = *self.inputs;
+        input_gradient: &mut Option<Buffer>,
+    ) -> (Buffer, Vec<GradientSums>) {
+        let BackwardInputs { stack, count, parameters, forward, .. } = *self.ready.inputs;
         let (layer, share) = (self.layer, &forward.share);
         let blocks = count.div_ceil(IMAGES);
-        let waves = layer.waves::<K>(stack.units()[self.index].pool);
+        let waves = layer.waves::<K>(stack.units()[self.index].pool == Pool::Max);
         // Pixels of the images get gradients from several rows, so a block of them is one task.
-        let sections = match wanted {
+        let sections = match self.wanted {
             WantedInput::Images => std::iter::once(0..waves.waves.len()).collect(),
             _ => share.sections(waves.waves.len(), waves.rows),
         };
-        let packed = (wanted != WantedInput::None)
+        let packed = (!matches!(self.wanted, WantedInput::None))
             .then(|| PackedConv::new(kernel, layer, Direction::Backward, &parameters[self.index]));
-        let words = match wanted {
-            WantedInput::PreviousUnit => layer.input.words::<K>(),
+        let words = match self.wanted {
+            WantedInput::Output(_) => layer.input.words::<K>(),
             _ => 0,
         };
-        let mut dx = Buffer::new(blocks * words);
-        let size: usize = match wanted {
+        let mut dx = input_gradient.take().unwrap_or_else(|| Buffer::new(blocks * words));
+        let size: usize = match self.wanted {
             WantedInput::Images => stack.input().iter().product(),
             _ => 0,
         };
@@ -320,7 +468,7 @@ impl UnitBackwardPass<'_> {
                 let tasks = tasks.into_iter();
                 tasks
                     .map(|task| {
-                        self.section(kernel, &waves, packed.as_ref(), dy, task, scratch, weight)
+                        self.section(kernel, &waves, packed.as_ref(), task, scratch, weight)
                     })
                     .collect()
             })
@@ -328,20 +476,22 @@ impl UnitBackwardPass<'_> {
 
         let ids: Vec<u64> = nodes.iter().map(|node| node.id).collect();
         let weight = self.sum_weight(&weight, len, &ids, sections.len());
-        let next = match wanted {
-            WantedInput::PreviousUnit => {
-                InputGradient::PreviousUnit(dx, total(sums.concat(), share))
-            }
-            WantedInput::Images => InputGradient::Images(images),
-            WantedInput::None => InputGradient::None,
+        *input_gradient = match self.wanted {
+            WantedInput::Output(_) => Some(dx),
+            WantedInput::Images => Some(images),
+            WantedInput::None => None,
         };
-        (weight, next)
+        let sums = match self.wanted {
+            WantedInput::Output(OutputTerms { completes: true, .. }) => total(sums.concat(), share),
+            _ => Vec::new(),
+        };
+        (weight, sums)
     }
 
     /// The weight gradient: the sum of the parts of all ranks, of which this one has the nodes `ids`.
     fn sum_weight(&self, parts: &[f32], len: usize, ids: &[u64], sections: usize) -> Buffer {
         let ConvLayer { input, output, weight, .. } = *self.layer;
-        let share = &self.inputs.forward.share;
+        let share = &self.ready.inputs.forward.share;
         if !share.is_divided() {
             return unpack_weight_gradient(parts, len, ids, input, output, weight);
         }
@@ -357,35 +507,29 @@ impl UnitBackwardPass<'_> {
         axis.complete(first.start)..axis.complete(last.end)
     }
 
-    /// Computes a task: adds to `weight`, writes the input's gradient, and returns the previous unit's sums.
-    #[allow(clippy::too_many_arguments, reason = "called once")]
+    /// Computes a task: adds to `weight`, writes the input's gradient, and returns the sums of the unit that it
+    /// reads.
     fn section<K: ConvKernel>(
         &self,
         kernel: K,
         waves: &Waves,
         packed: Option<&PackedConv>,
-        dy: &Buffer,
         mut task: SectionTask<'_, K>,
         scratch: &mut StackBackwardScratch,
         weight: &mut [f32],
     ) -> Vec<GradientSums> {
-        let Self { layer, index, .. } = *self;
-        let BackwardInputs { forward, stack, images, .. } = *self.inputs;
+        let Self { ready, layer, index, .. } = *self;
+        let BackwardInputs { stack, images, .. } = *ready.inputs;
         let SectionTask { block, live, .. } = task;
         let StackBackwardScratch { row, dz, operands } = scratch;
         let ConvLayer { axes, input, output, .. } = layer;
         dz.resize(output.words::<K>());
         row.resize(input.words::<K>() / input.height);
         operands.resize::<K>(waves, axes, *input, *output);
-        let z_and_dy = (
-            block_words::<K>(&forward.convolved[index], *output, block),
-            block_words::<K>(dy, layer.pooled, block),
-        );
-        let epilogue = epilogue(stack, index, layer, self.affine);
-        let source = InputSource { stack, images, previous: self.previous, index };
-        let previous_z = index.checked_sub(1);
-        let previous_z = previous_z
-            .map(|previous| source.previous_block::<K>(&forward.convolved[previous], block));
+        let StoredOutput { epilogue, words: z } = ready.convolved::<K>(index, block);
+        let upstream = ready.upstream::<K>(self.upstream, self.gradient_of(self.upstream), block);
+        let source = InputSource { stack, images, units: &ready.units, index };
+        let read = source.stored_output(|saved| ready.block::<K>(block, saved));
 
         let mut sums = Vec::new();
         let dx_rows = self.input_rows(waves, &task.waves);
@@ -403,18 +547,20 @@ impl UnitBackwardPass<'_> {
                 false => dz_start..wave.outputs.end,
             };
             let mut map = MapRows::whole(*output, dz.words_mut());
-            epilogue.gradient(kernel, z_and_dy, self.norm, pooled, live, &mut map);
+            epilogue.gradient(kernel, (z, upstream), self.norm, pooled, live, &mut map);
             dz_start = wave.outputs.end;
 
             let lines = axes.vertical.inputs(&wave.outputs);
             for y in lines.start.max(lines_read)..lines.end {
-                let from = (block, live, previous_z);
                 let (words, slots) = match K::LINES_IN_PLACE {
                     true => (operands.left.words_mut(), waves.slots),
                     false => (row.words_mut(), 1),
                 };
                 let mut out = MapRows::in_ring(*input, words, slots, y);
-                source.read(kernel, layer, from, y..y + 1, &mut out);
+                match &read {
+                    Some(read) => read.write(kernel, y..y + 1, live, None, &mut out),
+                    None => source.read_images(kernel, layer, (block, live), y..y + 1, &mut out),
+                }
                 if !K::LINES_IN_PLACE {
                     operands.pack_left(kernel, waves, axes, y, row.words());
                 }
@@ -427,21 +573,15 @@ impl UnitBackwardPass<'_> {
                 let rows = dx_start..axes.vertical.complete(wave.outputs.end).max(dx_start);
                 dx_start = rows.end;
                 let right = packed.right.words();
-                correlate(
-                    kernel,
-                    &packed.strips,
-                    &rows,
-                    dz.words(),
-                    right,
-                    live,
-                    |group, pixel, rows| {
-                        kernel.vectorize(
-                            #[inline(always)]
-                            || write_rows(kernel, live, group, pixel, rows, dx),
-                        );
-                    },
-                );
-                self.add_previous_sums(kernel, previous_z, rows, live, dx, &mut sums);
+                let terms = self.other_terms::<K>(block);
+                let store = |group: usize, pixel: usize, rows: &mut [f32]| {
+                    kernel.vectorize(
+                        #[inline(always)]
+                        || terms.write_rows(kernel, live, group, pixel, rows, dx),
+                    );
+                };
+                correlate(kernel, &packed.strips, &rows, dz.words(), right, live, store);
+                self.add_input_sums(kernel, (block, live), rows, dx, &mut sums);
             }
         }
         if let (None, Some(packed)) = (&task.dx, packed) {
@@ -450,40 +590,58 @@ impl UnitBackwardPass<'_> {
         sums
     }
 
-    /// Adds the sums that the previous unit needs, over some rows of its output's gradient.
-    fn add_previous_sums<K: ConvKernel>(
+    /// The gradient of a unit's output.
+    fn gradient_of(&self, unit: usize) -> &Buffer {
+        self.dy[unit].as_ref().expect("the gradient is complete and was not dropped")
+    }
+
+    /// The terms of the input's gradient other than this unit's own.
+    fn other_terms<K: ConvKernel>(&self, block: usize) -> OtherTerms<'_, K> {
+        let adder = match self.wanted {
+            WantedInput::Output(terms) => terms.adder,
+            _ => None,
+        };
+        let sum = |unit| self.ready.upstream::<K>(unit, self.gradient_of(unit), block);
+        OtherTerms { written: self.adds, sum: adder.map(sum) }
+    }
+
+    /// Adds the sums of the unit that this one reads, over some rows of the gradient of its output.
+    fn add_input_sums<K: ConvKernel>(
         &self,
         kernel: K,
-        previous_z: Option<&[K::Word]>,
+        (block, live): (usize, usize),
         rows: Range<usize>,
-        live: usize,
         dx: &MapRows<'_, K>,
         sums: &mut Vec<GradientSums>,
     ) {
-        let (Some((previous, affine)), Some(z)) = (self.previous, previous_z) else { return };
-        sums.resize(affine.len(), GradientSums::default());
-        let epilogue = epilogue(self.inputs.stack, self.index - 1, previous, affine);
-        epilogue.add_sums(kernel, z, |group, pixel| dx.pixel(group, pixel), rows, live, sums);
+        let WantedInput::Output(OutputTerms { unit, completes: true, .. }) = self.wanted else {
+            return;
+        };
+        let words = self.ready.words::<K>(unit, block);
+        sums.resize(words.sums(), GradientSums::default());
+        words.add_sums(kernel, |group, pixel| dx.pixel(group, pixel), rows, live, sums);
     }
 
     fn parameter_gradients(&self, weight: Buffer, sums: &[GradientSums]) -> UnitGradients {
-        let unit = self.inputs.stack.units()[self.index];
+        let BackwardInputs { forward, stack, .. } = *self.ready.inputs;
+        let unit = stack.units()[self.index];
+        let affine = &self.ready.units[self.index].affine;
         let per_filter = |wanted: bool, value: &dyn Fn(usize, usize) -> f64| -> Vec<f32> {
             let filters = if wanted { unit.filters } else { 0 };
             (0..filters).map(|f| value(f / CHANNELS, f % CHANNELS) as f32).collect()
         };
         // The statistics of the batch cancel any bias.
-        let cancelled = unit.norm && !self.inputs.forward.fixed[self.index];
+        let cancelled = unit.norm && !forward.fixed[self.index];
         let bias = |group: usize, c: usize| match cancelled {
             true => 0.0,
-            false => f64::from(self.affine[group].scale[c]) * sums[group].du[c],
+            false => f64::from(affine[group].scale[c]) * sums[group].du[c],
         };
         UnitGradients {
             weight,
             bias: per_filter(unit.bias, &bias),
             gamma: per_filter(unit.norm, &|group, c| sums[group].du_hat[c]),
             beta: per_filter(unit.norm, &|group, c| sums[group].du[c]),
-            slope: per_filter(unit.prelu, &|group, c| sums[group].dy_u[c]),
+            slope: per_filter(unit.has_slopes(), &|group, c| sums[group].dy_u[c]),
         }
     }
 
@@ -497,7 +655,7 @@ impl UnitBackwardPass<'_> {
         images: &mut [f32],
     ) {
         let map: FeatureMap = self.layer.input;
-        let shape = self.inputs.stack.input();
+        let shape = self.ready.inputs.stack.input();
         let right = packed.right.words();
         correlate(
             kernel,
@@ -522,8 +680,44 @@ impl UnitBackwardPass<'_> {
     }
 }
 
-/// One block of a feature map.
-fn block_words<K: ConvKernel>(map_words: &Buffer, map: FeatureMap, block: usize) -> &[K::Word] {
-    let words = map.words::<K>();
-    &map_words.words()[block * words..][..words]
+/// Terms that are added to a unit's term of the gradient of its input.
+struct OtherTerms<'a, K: ConvKernel> {
+    /// Whether some have been written where the gradient goes.
+    written: bool,
+    /// The gradient of a sum.
+    sum: Option<Upstream<'a, K>>,
+}
+
+impl<K: ConvKernel> OtherTerms<'_, K> {
+    /// Adds the terms to a strip's rows, `live` per pixel, and encodes the sums into a feature map.
+    #[inline(always)]
+    fn write_rows(
+        &self,
+        kernel: K,
+        live: usize,
+        group: usize,
+        pixel: usize,
+        rows: &[f32],
+        out: &mut MapRows<'_, K>,
+    ) {
+        if !self.written && self.sum.is_none() {
+            return write_rows(kernel, live, group, pixel, rows, out);
+        }
+        let sum = self.sum.map(|sum| sum.group(kernel, group));
+        let out = out.pixels_mut(group, pixel).chunks_exact_mut(FeatureMap::pixel_words::<K>());
+        for (pixel, (rows, out)) in (pixel..).zip(rows.chunks_exact(live * CHANNELS).zip(out)) {
+            let rows =
+                rows.as_chunks::<CHANNELS>().0.iter().zip(out.chunks_exact_mut(K::ROW_WORDS));
+            for (image, (row, words)) in rows.enumerate() {
+                let mut lanes = kernel.ordered(row);
+                if self.written {
+                    lanes = lanes.add(kernel.decode(words));
+                }
+                if let Some(sum) = &sum {
+                    lanes = lanes.add(sum.at(kernel, pixel, image));
+                }
+                kernel.encode_lanes(lanes, words);
+            }
+        }
+    }
 }

@@ -177,11 +177,18 @@ mod pairs {
 
         #[inline(always)]
         fn ordered(self, values: &[f32; CHANNELS]) -> Avx512Lanes {
-            let mut ordered = [0.0; CHANNELS];
-            for (i, [even, odd]) in values.as_chunks().0.iter().enumerate() {
-                (ordered[i], ordered[ROW_WORDS + i]) = (*even, *odd);
+            // SAFETY: the CPU supports the instructions, and there are 32 values.
+            unsafe {
+                let low = _mm512_loadu_ps(values.as_ptr());
+                let high = _mm512_loadu_ps(values.as_ptr().add(ROW_WORDS));
+                let even =
+                    _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+                let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+                Avx512Lanes([
+                    _mm512_permutex2var_ps(low, even, high),
+                    _mm512_permutex2var_ps(low, odd, high),
+                ])
             }
-            self.simd().lanes(&ordered)
         }
 
         #[inline(always)]

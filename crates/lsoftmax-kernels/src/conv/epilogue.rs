@@ -1,22 +1,28 @@
-//! The epilogue of a convolution: batch norm, PReLU and max pooling of one block of images.
+//! The epilogue of a convolution: batch norm, activation and max pooling of one block of images.
 //!
 //! A unit stores only the result of its convolution, z. The epilogue, a = PReLU(scale · z + shift) and
 //! the maximum over 2x2 pixels, is computed when it is read: by the next unit's forward pass and by
-//! the backward passes, which recompute the maximum rather than store its position.
+//! the backward passes, which recompute the maximum rather than store its position. ReLU is PReLU with a slope
+//! of 0, and no activation is one with a slope of 1.
+//!
+//! The sum of a residual unit is stored as well (see `shortcut`). Its epilogue, an activation or nothing, has a
+//! scale of 1.
 
 use std::ops::Range;
 
 use super::EPSILON;
 use super::conv_kernel::{ConvKernel, KernelLanes};
 use super::layout::{CHANNELS, FeatureMap, MapRows};
+use super::shortcut::Upstream;
 use super::stack::{Moments, Parameters};
+use super::unit::Activation;
 use crate::kernel::Simd;
 use crate::lanes::Lanes;
 
 /// One number for each of 32 channels.
 pub(super) type ChannelRow = [f32; CHANNELS];
 
-/// Batch norm, folded into a scale and a shift, and PReLU of 32 channels.
+/// Batch norm, folded into a scale and a shift, and the activation of 32 channels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Affine {
     pub scale: ChannelRow,
@@ -29,28 +35,39 @@ pub(super) struct Affine {
 
 impl Affine {
     /// One for each group of `channels` channels. Channels beyond the last are zero.
-    pub fn new(channels: usize, parameters: &Parameters<'_>, moments: &Moments) -> Vec<Self> {
-        let norm = !parameters.gamma.is_empty();
-        (0..channels)
-            .step_by(CHANNELS)
-            .map(|start| {
-                let mut affine = Self::ZERO;
-                for channel in start..channels.min(start + CHANNELS) {
-                    let i = channel - start;
-                    affine.slope[i] = parameters.slope.get(channel).copied().unwrap_or(1.0);
-                    if norm {
-                        affine.mean[i] = moments.mean[channel];
-                        affine.inverse[i] = 1.0 / (moments.variance[channel] + EPSILON).sqrt();
-                        affine.scale[i] = parameters.gamma[channel] * affine.inverse[i];
-                        affine.shift[i] =
-                            parameters.beta[channel] - affine.mean[i] * affine.scale[i];
-                    } else {
-                        affine.scale[i] = 1.0;
-                    }
-                }
-                affine
-            })
-            .collect()
+    pub fn new(
+        channels: usize,
+        activation: Activation,
+        parameters: &Parameters<'_>,
+        moments: &Moments,
+    ) -> Vec<Self> {
+        let mut all = Self::activation(channels, activation, parameters.slope);
+        if parameters.gamma.is_empty() {
+            return all;
+        }
+        for channel in 0..channels {
+            let (affine, i) = (&mut all[channel / CHANNELS], channel % CHANNELS);
+            affine.mean[i] = moments.mean[channel];
+            affine.inverse[i] = 1.0 / (moments.variance[channel] + EPSILON).sqrt();
+            affine.scale[i] = parameters.gamma[channel] * affine.inverse[i];
+            affine.shift[i] = parameters.beta[channel] - affine.mean[i] * affine.scale[i];
+        }
+        all
+    }
+
+    /// An activation without batch norm.
+    pub fn activation(channels: usize, activation: Activation, slopes: &[f32]) -> Vec<Self> {
+        let mut all = vec![Self::ZERO; channels.div_ceil(CHANNELS)];
+        for channel in 0..channels {
+            let (affine, i) = (&mut all[channel / CHANNELS], channel % CHANNELS);
+            affine.scale[i] = 1.0;
+            affine.slope[i] = match activation {
+                Activation::None => 1.0,
+                Activation::Relu => 0.0,
+                Activation::Prelu => slopes[channel],
+            };
+        }
+        all
     }
 
     const ZERO: Self = Self {
@@ -64,17 +81,17 @@ impl Affine {
 
 /// An [`Affine`] in registers.
 #[derive(Clone, Copy)]
-struct AffineLanes<L> {
+pub(super) struct AffineLanes<L> {
     scale: L,
     shift: L,
-    slope: L,
+    pub slope: L,
     mean: L,
-    zero: L,
+    pub zero: L,
 }
 
 impl<L: Lanes> AffineLanes<L> {
     #[inline(always)]
-    fn new<K: ConvKernel>(kernel: K, affine: &Affine) -> Self
+    pub fn new<K: ConvKernel>(kernel: K, affine: &Affine) -> Self
     where
         K::Simd: Simd<Lanes = L>,
     {
@@ -87,21 +104,21 @@ impl<L: Lanes> AffineLanes<L> {
         }
     }
 
-    /// The input of PReLU, u.
+    /// The input of the activation, u.
     #[inline(always)]
     fn normed(&self, z: L) -> L {
         z.mul_add(self.scale, self.shift)
     }
 
-    /// The output of PReLU, a.
+    /// The output of the activation, a.
     #[inline(always)]
-    fn activated(&self, z: L) -> L {
+    pub fn activated(&self, z: L) -> L {
         let u = self.normed(z);
         u.select(u.greater(self.zero), u.mul(self.slope))
     }
 }
 
-/// What turns a unit's convolution into its output.
+/// What turns a unit's convolution, or its sum with a shortcut, into its output.
 #[derive(Clone, Copy)]
 pub(super) struct Epilogue<'a> {
     /// One per channel group.
@@ -130,32 +147,42 @@ impl Epilogue<'_> {
         for (group, affine) in self.affine.iter().enumerate() {
             let affine = AffineLanes::new(kernel, affine);
             for pixel in rows.start * self.pooled.width..rows.end * self.pooled.width {
-                if !self.pool {
-                    for image in 0..live {
-                        let z = self.row(kernel, z, group, pixel, image);
-                        visit(group, pixel, image, affine.activated(z));
-                    }
-                    continue;
-                }
                 let window = PoolWindow::new(self.map, self.pooled, pixel);
                 for image in 0..live {
-                    let mut best =
-                        affine.activated(self.row(kernel, z, group, window.pixels[0], image));
-                    for other in 1..4 {
-                        if window.exists[other] {
-                            let z = self.row(kernel, z, group, window.pixels[other], image);
-                            let a = affine.activated(z);
-                            best = a.select(a.greater_or_nan(best), best);
-                        }
-                    }
-                    visit(group, pixel, image, best);
+                    let a = self.output(kernel, &affine, z, group, (pixel, &window), image);
+                    visit(group, pixel, image, a);
                 }
             }
         }
     }
 
+    /// One pixel of the unit's output; `window` is that of the pixel.
     #[inline(always)]
-    fn row<K: ConvKernel>(
+    pub fn output<K: ConvKernel>(
+        self,
+        kernel: K,
+        affine: &AffineLanes<KernelLanes<K>>,
+        z: &[K::Word],
+        group: usize,
+        (pixel, window): (usize, &PoolWindow),
+        image: usize,
+    ) -> KernelLanes<K> {
+        if !self.pool {
+            return affine.activated(self.row(kernel, z, group, pixel, image));
+        }
+        let mut best = affine.activated(self.row(kernel, z, group, window.pixels[0], image));
+        for other in 1..4 {
+            if window.exists[other] {
+                let z = self.row(kernel, z, group, window.pixels[other], image);
+                let a = affine.activated(z);
+                best = a.select(a.greater_or_nan(best), best);
+            }
+        }
+        best
+    }
+
+    #[inline(always)]
+    pub fn row<K: ConvKernel>(
         self,
         kernel: K,
         words: &[K::Word],
@@ -187,76 +214,21 @@ impl Epilogue<'_> {
         rows
     }
 
-    /// Writes some rows of the unit's output as the next unit's input, with zeros for missing images.
-    pub fn write<K: ConvKernel>(
+    /// The z that a pixel of the unit's output is computed from: with pooling, that of the largest pixel.
+    #[inline(always)]
+    pub fn winner<K: ConvKernel>(
         self,
         kernel: K,
+        affine: &AffineLanes<KernelLanes<K>>,
         z: &[K::Word],
-        rows: Range<usize>,
-        live: usize,
-        out: &mut MapRows<'_, K>,
-    ) {
-        kernel.vectorize(
-            #[inline(always)]
-            || {
-                self.outputs(
-                    kernel,
-                    z,
-                    rows.clone(),
-                    live,
-                    #[inline(always)]
-                    |group, pixel, image, a| {
-                        let out = &mut out.pixels_mut(group, pixel)[image * K::ROW_WORDS..];
-                        kernel.encode_lanes(a, out);
-                    },
-                );
-                let width = self.pooled.width;
-                out.zero_padding_images(rows.start * width..rows.end * width, live);
-            },
-        );
-    }
-
-    /// Adds the sums over some rows of the unit's output that the gradients of batch norm and PReLU need.
-    /// `dy(group, pixel)` are the words of a pixel of the output's gradient.
-    ///
-    /// With pooling, only the largest pixel of a window contributes.
-    pub fn add_sums<'w, K: ConvKernel>(
-        self,
-        kernel: K,
-        z: &[K::Word],
-        dy: impl Fn(usize, usize) -> &'w [K::Word],
-        rows: Range<usize>,
-        live: usize,
-        sums: &mut [GradientSums],
-    ) {
-        let pixels = rows.start * self.pooled.width..rows.end * self.pooled.width;
-        kernel.vectorize(
-            #[inline(always)]
-            || {
-                for (group, affine) in self.affine.iter().enumerate() {
-                    let lanes = AffineLanes::new(kernel, affine);
-                    for start in pixels.clone().step_by(F32_SUM_PIXELS) {
-                        let mut short = LaneSums::new(&lanes);
-                        for pixel in start..pixels.end.min(start + F32_SUM_PIXELS) {
-                            let dy = dy(group, pixel);
-                            let window = PoolWindow::new(self.map, self.pooled, pixel);
-                            for image in 0..live {
-                                let dy = kernel.decode(&dy[image * K::ROW_WORDS..]);
-                                let z = match self.pool {
-                                    true => {
-                                        let rows = self.window(kernel, z, group, &window, image);
-                                        window.largest(&lanes, rows)
-                                    }
-                                    false => self.row(kernel, z, group, pixel, image),
-                                };
-                                short.add(&lanes, z, dy);
-                            }
-                        }
-                        short.add_to(kernel, affine, &mut sums[group]);
-                    }
-                }
-            },
-        );
+        group: usize,
+        (pixel, window): (usize, &PoolWindow),
+        image: usize,
+    ) -> KernelLanes<K> {
+        if !self.pool {
+            return self.row(kernel, z, group, pixel, image);
+        }
+        window.largest(affine, self.window(kernel, z, group, window, image))
     }
 
     /// Writes the gradient of the convolution's output, with zeros for missing images, for some rows of the
@@ -264,7 +236,7 @@ impl Epilogue<'_> {
     pub fn gradient<K: ConvKernel>(
         self,
         kernel: K,
-        (z, dy): (&[K::Word], &[K::Word]),
+        (z, upstream): (&[K::Word], Upstream<'_, K>),
         norm: &[NormBackward],
         rows: Range<usize>,
         live: usize,
@@ -277,12 +249,11 @@ impl Epilogue<'_> {
                 for (group, (affine, norm)) in self.affine.iter().zip(norm).enumerate() {
                     let norm = NormLanes::new(kernel, affine, norm);
                     let zero = norm.affine.zero;
+                    let upstream = upstream.group(kernel, group);
                     for pixel in pixels.clone() {
                         let window = PoolWindow::new(self.map, self.pooled, pixel);
                         for image in 0..live {
-                            let at = self.pooled.offset::<K>(group, pixel, image);
-                            prefetch_row(kernel, dy, at);
-                            let dy = kernel.decode(&dy[at..]);
+                            let dy = upstream.at(kernel, pixel, image);
                             if !self.pool {
                                 let z = self.row(kernel, z, group, pixel, image);
                                 let out = &mut dz.pixels_mut(group, pixel)[image * K::ROW_WORDS..];
@@ -325,7 +296,7 @@ impl Epilogue<'_> {
 
 /// The pixels of a 2x2 pooling window. At the right or lower edge of an odd size, some do not exist.
 #[derive(Clone, Copy)]
-struct PoolWindow {
+pub(super) struct PoolWindow {
     pixels: [usize; 4],
     exists: [bool; 4],
 }
@@ -333,7 +304,7 @@ struct PoolWindow {
 impl PoolWindow {
     /// The window of a pixel of `pooled`.
     #[inline(always)]
-    fn new(map: FeatureMap, pooled: FeatureMap, pixel: usize) -> Self {
+    pub fn new(map: FeatureMap, pooled: FeatureMap, pixel: usize) -> Self {
         let (y, x) = (2 * (pixel / pooled.width), 2 * (pixel % pooled.width));
         let first = y * map.width + x;
         let (wide, high) = (x + 1 < map.width, y + 1 < map.height);
@@ -361,13 +332,13 @@ impl PoolWindow {
 
 /// Asks for the row of words that will be read after some others.
 #[inline(always)]
-fn prefetch_row<K: ConvKernel>(kernel: K, words: &[K::Word], offset: usize) {
+pub(super) fn prefetch_row<K: ConvKernel>(kernel: K, words: &[K::Word], offset: usize) {
     let ahead = words.as_ptr().wrapping_add(offset + PREFETCHED_ROWS * K::ROW_WORDS);
     kernel.simd().prefetch(ahead);
 }
 
 /// Pixels whose sums are accumulated in f32.
-const F32_SUM_PIXELS: usize = 16;
+pub(super) const F32_SUM_PIXELS: usize = 16;
 
 /// Sums over pixels and images, one per channel: Σ du, Σ du · ẑ, and Σ dy · u over non-positive u.
 #[derive(Clone, Copy, Debug)]
@@ -403,20 +374,20 @@ impl GradientSums {
 
 /// [`GradientSums`] of a few terms, in f32. Instead of ẑ, it has z − mean, which is σ times as large.
 #[derive(Clone, Copy)]
-struct LaneSums<L> {
+pub(super) struct LaneSums<L> {
     du: L,
     du_z: L,
-    dy_u: L,
+    pub dy_u: L,
 }
 
 impl<L: Lanes> LaneSums<L> {
     #[inline(always)]
-    fn new(affine: &AffineLanes<L>) -> Self {
+    pub fn new(affine: &AffineLanes<L>) -> Self {
         Self { du: affine.zero, du_z: affine.zero, dy_u: affine.zero }
     }
 
     #[inline(always)]
-    fn add(&mut self, affine: &AffineLanes<L>, z: L, dy: L) {
+    pub fn add(&mut self, affine: &AffineLanes<L>, z: L, dy: L) {
         let u = affine.normed(z);
         let positive = u.greater(affine.zero);
         let du = dy.select(positive, dy.mul(affine.slope));
@@ -426,7 +397,7 @@ impl<L: Lanes> LaneSums<L> {
     }
 
     #[inline(always)]
-    fn add_to<K: ConvKernel>(self, kernel: K, affine: &Affine, sums: &mut GradientSums)
+    pub fn add_to<K: ConvKernel>(self, kernel: K, affine: &Affine, sums: &mut GradientSums)
     where
         K::Simd: Simd<Lanes = L>,
     {

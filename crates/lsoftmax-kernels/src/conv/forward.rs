@@ -1,18 +1,20 @@
-//! The forward pass, in training (with the statistics of the batch) and in inference (with given ones).
+//! The forward pass in training, with the statistics of the batch.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::conv_kernel::ConvKernel;
-use super::epilogue::{Affine, Epilogue};
 use super::geometry::{Direction, bands};
 use super::layer::{ConvLayer, PackedConv};
 use super::layout::{CHANNELS, FeatureMap, IMAGES, MapRows, live_images, pack_images};
 use super::moments::BlockMoments;
+use super::output::{BlockOutput, ReadyUnit, Saved};
 use super::product::correlate;
 use super::share::BatchShare;
+use super::shortcut::KeptRows;
 use super::stack::{Moments, Parameters, Stack, StackError};
+use super::unit::Pool;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::engine::with_kernel;
@@ -28,6 +30,8 @@ pub struct StackForward {
     pub(super) fixed: Vec<bool>,
     /// Each unit's convolution, in the blocked layout.
     pub(super) convolved: Vec<Buffer>,
+    /// The sums of residual units, in the same layout; empty for the others.
+    pub(super) sums: Vec<Buffer>,
     pub(super) engine: Engine,
     pub(super) stack: Stack,
     /// The number of images.
@@ -90,91 +94,100 @@ pub fn forward_shared(
     )))
 }
 
-/// The output of a stack in inference, N x C x H x W, with the given statistics.
-///
-/// # Errors
-/// When the sizes of images, parameters or statistics do not match the stack.
-pub fn infer(
-    engine: Engine,
-    stack: &Stack,
-    images: &[f32],
-    parameters: &[Parameters<'_>],
-    moments: &[Moments],
-) -> Result<Buffer, StackError> {
-    let count = stack.images(images)?;
-    stack.check(parameters)?;
-    stack.check_moments(moments)?;
-    Ok(with_kernel!(engine, |kernel| run_inference(
-        kernel, stack, images, count, parameters, moments
-    )))
-}
-
-/// Working memory of a thread in inference.
-#[derive(Default)]
-struct BlockScratch {
-    input: Buffer,
-    /// The convolution of the previous unit.
-    z: Buffer,
-    /// The convolution of the current unit.
-    next: Buffer,
-}
-
 /// A unit's convolution, ready to run.
-struct UnitForward<'a> {
-    layer: &'a ConvLayer,
-    packed: &'a PackedConv,
-    source: InputSource<'a>,
-    bias: &'a [f32],
+pub(super) struct UnitForward<'a> {
+    pub layer: &'a ConvLayer,
+    pub packed: &'a PackedConv,
+    pub source: InputSource<'a>,
+    pub bias: &'a [f32],
     /// Whether to compute statistics.
-    wants_moments: bool,
+    pub wants_moments: bool,
 }
 
 /// Bytes of its input that a band of rows reads, so that they are in the L2 cache when they are multiplied.
 const BAND_BYTES: usize = 256 << 10;
 
+/// A block of images: its index, and how many of its images are live.
+type Block = (usize, usize);
+
 impl UnitForward<'_> {
-    /// The convolution of all images, and the statistics of each task. `previous_z` is the convolution of the
-    /// previous unit.
-    fn run<K: ConvKernel>(
+    /// The convolution of all images, and the statistics of each task. `words` has what is stored of a block.
+    /// The sum that the unit reads for the first time is written to `sum`, if it is given.
+    pub fn run<'w, K: ConvKernel>(
         &self,
         kernel: K,
-        previous_z: Option<&Buffer>,
+        words: impl Fn(usize, Saved) -> &'w [K::Word] + Sync,
         (count, share): (usize, &BatchShare),
         z: &mut Buffer,
+        sum: Option<&mut Buffer>,
     ) -> Vec<BlockMoments> {
-        let output = self.layer.output;
+        let ConvLayer { input, output, .. } = *self.layer;
         let blocks = count.div_ceil(IMAGES);
         z.resize(blocks * output.words::<K>());
         let sections = share.sections(output.height, 1);
-        let tasks = MapRows::<K>::divided(output, z.words_mut(), &sections);
+        let kept = sum.map(|sum| {
+            sum.resize(blocks * input.words::<K>());
+            let rows = self.kept_rows(&sections);
+            let sums = MapRows::<K>::divided(input, sum.words_mut(), &rows);
+            let rows = rows.into_iter().cycle();
+            sums.into_iter().zip(rows).map(|(sums, rows)| KeptRows { rows, sums })
+        });
+        let mut kept = kept.into_iter().flatten();
+        let tasks = MapRows::<K>::divided(output, z.words_mut(), &sections).into_iter();
+        let tasks: Vec<_> = tasks.map(|z| (z, kept.next())).collect();
         let tasks = tasks.into_par_iter().enumerate();
-        let moments = tasks.map_init(Buffer::default, |input, (task, mut z)| {
+        let moments = tasks.map_init(Buffer::default, |scratch, (task, (mut z, mut kept))| {
             let (block, rows) = (task / sections.len(), &sections[task % sections.len()]);
-            let previous_z = previous_z.map(|z| self.source.previous_block::<K>(z, block));
-            self.rows(kernel, (block, live_images(block, count)), rows, previous_z, input, &mut z)
+            let input = self.source.output(|saved| words(block, saved));
+            let block = (block, live_images(block, count));
+            self.rows(kernel, block, rows, input.as_ref(), kept.as_mut(), scratch, &mut z)
         });
         moments.collect()
     }
 
-    /// The convolution of some rows of a block, and their statistics. `previous_z` is the convolution of the
-    /// previous unit for this block.
-    fn rows<K: ConvKernel>(
+    /// The rows of its input that each section stores: all of them, each by the first section that reads it.
+    fn kept_rows(&self, sections: &[Range<usize>]) -> Vec<Range<usize>> {
+        let axis = &self.layer.axes.vertical;
+        let start = |index: usize| match sections.get(index) {
+            Some(_) if index == 0 => 0,
+            Some(rows) => axis.inputs(rows).start,
+            None => axis.input,
+        };
+        (0..sections.len()).map(|index| start(index)..start(index + 1)).collect()
+    }
+
+    /// The convolution of some rows of a block, and their statistics. `input` is the output that it reads,
+    /// unless it reads images.
+    #[allow(clippy::too_many_arguments, reason = "of a task, and its memory")]
+    pub fn rows<K: ConvKernel>(
         &self,
         kernel: K,
-        (block, live): (usize, usize),
+        (block, live): Block,
         rows: &Range<usize>,
-        previous_z: Option<&[K::Word]>,
-        input: &mut Buffer,
+        input: Option<&BlockOutput<'_, K>>,
+        mut kept: Option<&mut KeptRows<'_, K>>,
+        scratch: &mut Buffer,
         z: &mut MapRows<'_, K>,
     ) -> BlockMoments {
         let Self { layer, packed, .. } = self;
         let row_bytes = layer.input.words::<K>() / layer.input.height * size_of::<K::Word>();
-        input.resize(layer.input.words::<K>());
+        scratch.resize(layer.input.words::<K>());
         let mut found = BlockMoments::new(layer.output.groups());
-        for band in bands(&layer.axes.vertical, rows.clone(), BAND_BYTES / row_bytes) {
-            let mut map = MapRows::whole(layer.input, input.words_mut());
-            let from = (block, live, previous_z);
-            self.source.read(kernel, layer, from, band.inputs, &mut map);
+        let mut bands = bands(&layer.axes.vertical, rows.clone(), BAND_BYTES / row_bytes);
+        if let (Some(kept), Some(last)) = (&kept, bands.last_mut()) {
+            // A kernel that is smaller than its stride does not read the last rows.
+            last.inputs.end = last.inputs.end.max(kept.rows.end);
+        }
+        for band in bands {
+            let mut map = MapRows::whole(layer.input, scratch.words_mut());
+            match input {
+                Some(input) => {
+                    input.write(kernel, band.inputs, live, kept.as_deref_mut(), &mut map)
+                }
+                None => {
+                    self.source.read_images(kernel, layer, (block, live), band.inputs, &mut map)
+                }
+            }
             let store = |group: usize, pixel: usize, rows: &mut [f32]| {
                 let bias = bias(self.bias, group);
                 kernel.vectorize(
@@ -189,10 +202,38 @@ impl UnitForward<'_> {
                 );
             };
             let right = packed.right.words();
-            correlate(kernel, &packed.strips, &band.outputs, input.words(), right, live, store);
+            correlate(kernel, &packed.strips, &band.outputs, scratch.words(), right, live, store);
         }
         found
     }
+}
+
+/// What the forward pass has stored so far.
+struct Activations {
+    convolved: Vec<Buffer>,
+    sums: Vec<Buffer>,
+}
+
+impl Activations {
+    fn block<K: ConvKernel>(&self, units: &[ReadyUnit], block: usize, saved: Saved) -> &[K::Word] {
+        saved_block::<K>(&self.convolved, &self.sums, units, block, saved)
+    }
+}
+
+/// One block of what is stored.
+pub(super) fn saved_block<'a, K: ConvKernel>(
+    convolved: &'a [Buffer],
+    sums: &'a [Buffer],
+    units: &[ReadyUnit],
+    block: usize,
+    saved: Saved,
+) -> &'a [K::Word] {
+    let (buffer, unit) = match saved {
+        Saved::Convolution(unit) => (&convolved[unit], unit),
+        Saved::Sum(unit) => (&sums[unit], unit),
+    };
+    let words = units[unit].layer.output.words::<K>();
+    &buffer.words()[block * words..][..words]
 }
 
 fn run_training<K: ConvKernel>(
@@ -204,88 +245,104 @@ fn run_training<K: ConvKernel>(
     fixed: &[Option<Moments>],
     share: &BatchShare,
 ) -> StackForward {
-    let count = share.images().len();
-    let mut convolved: Vec<Buffer> = Vec::new();
+    let (count, len) = (share.images().len(), stack.units().len());
+    let mut stored = Activations { convolved: Vec::new(), sums: Vec::new() };
+    stored.sums.resize_with(len, Buffer::default);
     let mut moments: Vec<Moments> = Vec::new();
-    let mut previous: Option<(ConvLayer, Vec<Affine>)> = None;
+    let mut units: Vec<ReadyUnit> = Vec::new();
     for (index, unit) in stack.units().iter().enumerate() {
         let layer = ConvLayer::new(stack, index);
+        let source = InputSource { stack, images, units: &units, index };
+        let new_sum = source.first_sum();
         let step = UnitForward {
             layer: &layer,
             packed: &PackedConv::new(kernel, &layer, Direction::Forward, &parameters[index]),
-            source: InputSource { stack, images, previous: previous.as_ref(), index },
+            source,
             bias: parameters[index].bias,
             wants_moments: unit.norm && fixed[index].is_none(),
         };
-        let mut z = Buffer::default();
-        let tasks = step.run(kernel, convolved.last(), (count, share), &mut z);
+        let (mut z, mut sum) = (Buffer::default(), Buffer::default());
+        let words = |block, saved| stored.block::<K>(&units, block, saved);
+        let found = step.run(kernel, words, (count, share), &mut z, new_sum.map(|_| &mut sum));
         let found = match &fixed[index] {
             Some(moments) => moments.clone(),
-            None if unit.norm => BlockMoments::combine(&tasks, unit.filters, share),
+            None if unit.norm => BlockMoments::combine(&found, unit.filters, share),
             None => Moments::default(),
         };
-        previous = Some((layer, Affine::new(unit.filters, &parameters[index], &found)));
+        units.push(ReadyUnit::new(stack, index, layer, &parameters[index], &found));
         moments.push(found);
-        convolved.push(z);
+        stored.convolved.push(z);
+        if let Some(unit) = new_sum {
+            stored.sums[unit] = sum;
+        }
     }
-    let (layer, affine) = previous.as_ref().expect("a stack has units");
-    let last = epilogue(stack, stack.units().len() - 1, layer, affine);
-    let z = convolved.last().expect("a stack has units");
-    let output = unpack_images(kernel, last, z, count);
+    let last = InputSource { stack, images, units: &units, index: len };
+    let mut sum = Buffer::default();
+    let words = |block, saved| stored.block::<K>(&units, block, saved);
+    let new_sum = last.first_sum().map(|_| &mut sum);
+    let output = unpack_images(kernel, &last, words, count, new_sum);
+    stored.sums[len - 1] = sum;
     let fixed = fixed.iter().map(Option::is_some).collect();
+    let Activations { convolved, sums } = stored;
     let (stack, share) = (stack.clone(), share.clone());
-    StackForward { output, moments, fixed, convolved, engine, stack, count, share }
+    StackForward { output, moments, fixed, convolved, sums, engine, stack, count, share }
 }
 
-/// The epilogue of a unit.
-pub(super) fn epilogue<'a>(
-    stack: &Stack,
-    index: usize,
-    layer: &ConvLayer,
-    affine: &'a [Affine],
-) -> Epilogue<'a> {
-    let pool = stack.units()[index].pool;
-    Epilogue { affine, pool, map: layer.output, pooled: layer.pooled }
-}
-
-/// Where a unit's input comes from: the images, or the convolution of the previous unit.
+/// Where the input of unit `index` comes from: the images, or the output of an earlier unit. One past the last
+/// unit, it is the output of the stack.
 #[derive(Clone, Copy)]
 pub(super) struct InputSource<'a> {
     pub stack: &'a Stack,
     pub images: &'a [f32],
-    /// The previous unit, unless this is the first.
-    pub previous: Option<&'a (ConvLayer, Vec<Affine>)>,
+    pub units: &'a [ReadyUnit],
     pub index: usize,
 }
 
-impl InputSource<'_> {
-    /// One block of the previous unit's convolution.
-    pub fn previous_block<'z, K: ConvKernel>(&self, z: &'z Buffer, block: usize) -> &'z [K::Word] {
-        let words = self.previous.map_or(0, |(previous, _)| previous.output.words::<K>());
-        &z.words()[block * words..][..words]
+impl<'a> InputSource<'a> {
+    /// The unit whose output is read.
+    fn unit(&self) -> Option<usize> {
+        let last = self.stack.units().len() - 1;
+        if self.index > last { Some(last) } else { self.stack.source(self.index) }
     }
 
-    /// Writes some rows of the unit's input for a block with `live` images, where `previous_z` is the previous
-    /// unit's convolution for this block.
-    pub fn read<K: ConvKernel>(
+    /// The unit whose output is read, if that is a sum that no unit before this one has read.
+    pub fn first_sum(&self) -> Option<usize> {
+        let is_first = |unit: &usize| {
+            let first = self.stack.uses(*unit).readers.first();
+            first.is_none_or(|first| *first == self.index)
+        };
+        self.unit().filter(is_first).filter(|unit| self.stack.addend(*unit).is_some())
+    }
+
+    /// The output of a block that is read in the forward pass, unless it is images.
+    pub fn output<K: ConvKernel>(
+        &self,
+        words: impl Fn(Saved) -> &'a [K::Word],
+    ) -> Option<BlockOutput<'a, K>> {
+        let first = self.first_sum().is_some();
+        Some(BlockOutput::new(self.stack, self.units, self.unit()?, first, words))
+    }
+
+    /// The same after the forward pass, when all sums are stored.
+    pub fn stored_output<K: ConvKernel>(
+        &self,
+        words: impl Fn(Saved) -> &'a [K::Word],
+    ) -> Option<BlockOutput<'a, K>> {
+        Some(BlockOutput::new(self.stack, self.units, self.unit()?, false, words))
+    }
+
+    /// Writes some rows of a block of images as a unit's input.
+    pub fn read_images<K: ConvKernel>(
         &self,
         kernel: K,
         layer: &ConvLayer,
-        (block, live, previous_z): (usize, usize, Option<&[K::Word]>),
+        (block, live): Block,
         rows: Range<usize>,
         out: &mut MapRows<'_, K>,
     ) {
-        match (self.previous, previous_z) {
-            (Some((previous, affine)), Some(z)) => {
-                let epilogue = epilogue(self.stack, self.index - 1, previous, affine);
-                epilogue.write(kernel, z, rows, live, out);
-            }
-            _ => {
-                let images = images_of_block(self.images, self.stack.input(), block, live);
-                let transform = layer.transform.expect("the first unit reads images");
-                pack_images(kernel, images, self.stack.input(), transform, layer.input, rows, out);
-            }
-        }
+        let images = images_of_block(self.images, self.stack.input(), block, live);
+        let transform = layer.transform.expect("the first unit reads images");
+        pack_images(kernel, images, self.stack.input(), transform, layer.input, rows, out);
     }
 }
 
@@ -336,112 +393,72 @@ pub(super) fn write_rows<K: ConvKernel>(
     }
 }
 
-/// The output of the last unit, N x C x H x W.
-fn unpack_images<K: ConvKernel>(kernel: K, last: Epilogue<'_>, z: &Buffer, count: usize) -> Buffer {
-    let size = last.pooled.channels * last.pooled.pixels();
+/// The output of the stack, N x C x H x W. The sum of the last unit is written to `sum`, if it is given.
+pub(super) fn unpack_images<'w, K: ConvKernel>(
+    kernel: K,
+    last: &InputSource<'w>,
+    words: impl Fn(usize, Saved) -> &'w [K::Word] + Sync,
+    count: usize,
+    sum: Option<&mut Buffer>,
+) -> Buffer {
+    let size: usize = last.stack.output().iter().product();
     let mut output = Buffer::new(count * size);
-    let words = last.map.words::<K>();
-    output.par_chunks_mut(IMAGES * size).enumerate().for_each(|(block, output)| {
-        let z = &z.words()[block * words..][..words];
-        unpack_block(kernel, last, z, live_images(block, count), output);
+    let map = last.units[last.index - 1].layer.output;
+    let kept = sum.map(|sum| {
+        sum.resize(count.div_ceil(IMAGES) * map.words::<K>());
+        let rows = 0..map.height;
+        let sums = MapRows::<K>::divided(map, sum.words_mut(), std::slice::from_ref(&rows));
+        sums.into_iter().map(move |sums| KeptRows { rows: rows.clone(), sums })
+    });
+    let mut kept = kept.into_iter().flatten();
+    let blocks: Vec<_> =
+        output.chunks_mut(IMAGES * size).map(|output| (output, kept.next())).collect();
+    blocks.into_par_iter().enumerate().for_each(|(block, (output, mut kept))| {
+        let result = last.output(|saved| words(block, saved)).expect("the output of a unit");
+        unpack_block(kernel, last, &result, live_images(block, count), kept.as_mut(), output);
     });
     output
 }
 
 /// The output of one block of images.
-fn unpack_block<K: ConvKernel>(
+pub(super) fn unpack_block<K: ConvKernel>(
     kernel: K,
-    last: Epilogue<'_>,
-    z: &[K::Word],
+    last: &InputSource<'_>,
+    result: &BlockOutput<'_, K>,
     live: usize,
+    kept: Option<&mut KeptRows<'_, K>>,
     output: &mut [f32],
 ) {
-    let map = last.pooled;
-    let size = map.channels * map.pixels();
+    let map = last.units[last.index - 1].layer.pooled;
+    let average = last.stack.units()[last.index - 1].pool == Pool::Average;
+    let pixels = if average { 1 } else { map.pixels() };
+    let size = map.channels * pixels;
+    let rows = 0..map.height;
+    if average {
+        output.fill(0.0);
+    }
     kernel.vectorize(
         #[inline(always)]
         || {
-            last.outputs(
+            result.outputs(
                 kernel,
-                z,
-                0..map.height,
+                rows,
                 live,
+                kept,
                 #[inline(always)]
                 |group, pixel, image, a| {
                     let image = &mut output[image * size..][..size];
-                    for (value, channel) in kernel.channels(a).into_iter().zip(map.group(group)) {
-                        image[channel * map.pixels() + pixel] = value;
+                    let values = kernel.channels(a).into_iter().zip(map.group(group));
+                    match average {
+                        true => values.for_each(|(value, channel)| image[channel] += value),
+                        false => values
+                            .for_each(|(value, channel)| image[channel * pixels + pixel] = value),
                     }
                 },
             );
         },
     );
-}
-
-fn run_inference<K: ConvKernel>(
-    kernel: K,
-    stack: &Stack,
-    images: &[f32],
-    count: usize,
-    parameters: &[Parameters<'_>],
-    moments: &[Moments],
-) -> Buffer {
-    let units = stack.units().iter().zip(parameters).zip(moments).enumerate();
-    let layers: Vec<_> = units
-        .map(|(index, ((unit, parameters), moments))| {
-            let layer = ConvLayer::new(stack, index);
-            let packed = PackedConv::new(kernel, &layer, Direction::Forward, parameters);
-            (packed, (layer, Affine::new(unit.filters, parameters, moments)))
-        })
-        .collect();
-    let steps = layers.iter().enumerate().map(|(index, (packed, (layer, _)))| {
-        let previous = index.checked_sub(1).map(|previous| &layers[previous].1);
-        let source = InputSource { stack, images, previous, index };
-        UnitForward { layer, packed, source, bias: parameters[index].bias, wants_moments: false }
-    });
-    let steps: Vec<_> = steps.collect();
-    let index = layers.len() - 1;
-    let (layer, affine) = &layers[index].1;
-    let last = epilogue(stack, index, layer, affine);
-
-    // Without statistics no result depends on the division into tasks, so the number of threads may decide.
-    let (blocks, threads) = (count.div_ceil(IMAGES), rayon::current_num_threads());
-    if blocks.is_multiple_of(threads) || blocks >= 4 * threads {
-        return infer_by_block(kernel, &steps, last, count);
+    if average {
+        output.iter_mut().for_each(|sum| *sum /= map.pixels() as f32);
     }
-    let (mut z, mut next) = (Buffer::default(), Buffer::default());
-    let share = BatchShare::alone(count);
-    for (index, step) in steps.iter().enumerate() {
-        step.run(kernel, (index > 0).then_some(&z), (count, &share), &mut next);
-        std::mem::swap(&mut z, &mut next);
-    }
-    unpack_images(kernel, last, &z, count)
-}
-
-/// A block of images passes through all units before the next one, so that its activations stay in cache.
-fn infer_by_block<K: ConvKernel>(
-    kernel: K,
-    steps: &[UnitForward<'_>],
-    last: Epilogue<'_>,
-    count: usize,
-) -> Buffer {
-    let size = last.pooled.channels * last.pooled.pixels();
-    let mut output = Buffer::new(count * size);
-    let blocks = output.par_chunks_mut(IMAGES * size).enumerate();
-    blocks.for_each_init(
-        BlockScratch::default,
-        |BlockScratch { input, z, next }, (block, output)| {
-            let live = live_images(block, count);
-            for (index, step) in steps.iter().enumerate() {
-                let map = step.layer.output;
-                next.resize(map.words::<K>());
-                let mut out = MapRows::whole(map, next.words_mut());
-                let previous = (index > 0).then(|| z.words());
-                step.rows(kernel, (block, live), &(0..map.height), previous, input, &mut out);
-                std::mem::swap(z, next);
-            }
-            unpack_block(kernel, last, z.words(), live, output);
-        },
-    );
-    output
 }

@@ -4,6 +4,7 @@ use super::conv_kernel::ConvKernel;
 use super::geometry::{ConvAxes, ConvAxis, Direction, Strips, Waves};
 use super::layout::{FeatureMap, InputTransform};
 use super::stack::{Parameters, Stack};
+use super::unit::Pool;
 use super::weights::{WeightShape, pack_weights};
 use crate::buffer::Buffer;
 
@@ -19,7 +20,7 @@ pub(super) struct ConvLayer {
     pub input: FeatureMap,
     /// What it writes.
     pub output: FeatureMap,
-    /// The unit's output.
+    /// The unit's output, before an average of all its pixels.
     pub pooled: FeatureMap,
     pub axes: ConvAxes,
     pub weight: WeightShape,
@@ -30,7 +31,10 @@ impl ConvLayer {
         let unit = stack.units()[index];
         let shape = stack.unit_input(index);
         let output = FeatureMap::new(stack.convolved(index));
-        let pooled = FeatureMap::new(stack.unit_output(index));
+        let pooled = match unit.pool {
+            Pool::Max => FeatureMap::new(stack.unit_output(index)),
+            Pool::None | Pool::Average => output,
+        };
         let [high, wide] = unit.kernel;
         let im2col = index == 0 && shape[0] < IM2COL_CHANNELS && high * wide > 1;
         let (transform, input, [high, wide], padding, stride) = if im2col {

@@ -1,8 +1,9 @@
-//! Stacks of convolution units, forward and backward: convolution, batch norm, PReLU and 2x2 max
+//! Stacks of convolution units, forward and backward: convolution, batch norm, shortcut, activation and
 //! pooling.
 //!
-//! A [`Stack`] is a chain of [`Unit`]s. A fully connected layer is a unit whose kernel is as large as
-//! its input. [`forward()`] is the forward pass in training (with batch statistics), [`infer`] uses given
+//! A [`Stack`] is a list of [`Unit`]s, each of which reads the output of an earlier one: of the previous one,
+//! except in residual networks, where a unit may also add the output of another. A fully connected layer is a
+//! unit whose kernel is as large as its input. [`forward()`] is the forward pass in training (with batch statistics), [`infer`] uses given
 //! statistics, and [`backward()`] returns the gradients of images and parameters.
 //!
 //! Images and outputs are N x C x H x W; weights are filters x channels x height x width. Internally,
@@ -11,7 +12,7 @@
 //!
 //! | Module | Contents |
 //! |---|---|
-//! | `stack` | units, stacks, parameters and their validation |
+//! | `unit`, `stack` | units, stacks, parameters and their validation |
 //! | `layout` | the blocked layout of activations, and im2col |
 //! | `geometry` | which input pixels a convolution reads, and in which order rows are computed |
 //! | `weights`, `layer` | packed weights, and a unit's convolution ready to run |
@@ -19,8 +20,10 @@
 //! | `share` | the tasks of a rank, and sums over the tasks of all ranks |
 //! | `conv_kernel`, `product` | operands of each kernel path, and a convolution's three products |
 //! | `pixel_pairs` | how AMX reads the input in the weight gradient |
-//! | `epilogue`, `moments` | batch norm, PReLU and pooling, and the statistics of batch norm |
-//! | `forward`, `backward` | the passes over a whole stack |
+//! | `epilogue`, `moments` | batch norm, activation and pooling, and the statistics of batch norm |
+//! | `output`, `shortcut` | a unit's output from what is stored, and the sums of residual units |
+//! | `forward`, `backward` | the passes over a whole stack in training |
+//! | `inference`, `slots` | the forward pass in inference, and its buffers |
 
 mod backward;
 mod conv_kernel;
@@ -28,19 +31,26 @@ mod division;
 mod epilogue;
 mod forward;
 mod geometry;
+mod inference;
 mod layer;
 mod layout;
 mod moments;
+mod output;
 mod pixel_pairs;
 mod product;
 mod share;
+mod shortcut;
+mod slots;
 mod stack;
+mod unit;
 mod weights;
 
 pub use backward::{GradientsTo, StackGradients, UnitGradients, backward};
-pub use forward::{StackForward, forward, forward_shared, forward_with_fixed, infer};
+pub use forward::{StackForward, forward, forward_shared, forward_with_fixed};
+pub use inference::infer;
 pub use share::BatchShare;
-pub use stack::{Moments, Parameters, Stack, StackError, Unit};
+pub use stack::{GraphProblem, Moments, Parameters, Stack, StackError};
+pub use unit::{Activation, Pool, Shortcut, ShortcutOrder, Unit};
 
 /// Batch norm's ε, added to the variance before its square root.
 pub const EPSILON: f32 = 1e-5;

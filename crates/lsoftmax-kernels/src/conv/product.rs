@@ -29,6 +29,11 @@ pub(super) fn correlate<K: ConvKernel>(
     let mut sums = [0.0; STORED_ROWS * STRIP_COLS];
     let session = kernel.session();
     for (group, right) in right.chunks_exact(strips.panel_words()).enumerate() {
+        // Columns beyond the last channel are zero, and need not be computed.
+        let cols = strips.to.group(group).len();
+        if group > 0 && cols < STRIP_COLS {
+            sums.fill(0.0);
+        }
         for strip in strips.of_rows(rows) {
             for part in divide(strip.pixels, STORED_ROWS / live, 1) {
                 let sums = &mut sums[..part.len() * live * STRIP_COLS];
@@ -53,6 +58,7 @@ pub(super) fn correlate<K: ConvKernel>(
                         right,
                         segments: &strip.segments,
                         rows,
+                        cols,
                         depth: strips.depth,
                         out_stride,
                     };
@@ -160,6 +166,7 @@ impl LineOperands {
                         right: &right[to * right_group..][..right_group],
                         segments,
                         rows: K::gradient_rows(input.group(from).len()),
+                        cols: output.group(to).len(),
                         depth: *depth,
                         out_stride: STRIP_COLS,
                     };

@@ -1,41 +1,6 @@
 //! Stacks of units, their parameters, and the validation of both.
 
-/// One unit: a convolution, optionally followed by batch norm, PReLU and max pooling, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unit {
-    /// Output channels.
-    pub filters: usize,
-    /// Height and width of the kernel.
-    pub kernel: [usize; 2],
-    /// Zero padding on every side of the input.
-    pub padding: usize,
-    /// Stride of the convolution: 1 or 2.
-    pub stride: usize,
-    /// Whether the convolution adds a bias.
-    pub bias: bool,
-    /// Whether batch norm follows.
-    pub norm: bool,
-    /// Whether PReLU follows, with one slope per filter.
-    pub prelu: bool,
-    /// Whether 2x2 max pooling of stride 2 follows; half an odd size is rounded up, as in Caffe.
-    pub pool: bool,
-}
-
-impl Unit {
-    /// A 3x3 convolution with padding 1, batch norm and PReLU.
-    pub fn new(filters: usize) -> Self {
-        Self {
-            filters,
-            kernel: [3, 3],
-            padding: 1,
-            stride: 1,
-            bias: false,
-            norm: true,
-            prelu: true,
-            pool: false,
-        }
-    }
-}
+use super::unit::{Pool, Unit};
 
 /// The largest allowed height, width, padding or number of filters.
 const MAX_SIZE: usize = 1 << 20;
@@ -70,6 +35,14 @@ pub enum StackError {
         input: [usize; 2],
         /// Zero padding on every side.
         padding: usize,
+    },
+    /// A unit reads or adds an output that it cannot.
+    #[error("unit {unit} of the stack {problem}")]
+    Graph {
+        /// Its index in the stack.
+        unit: usize,
+        /// What is wrong.
+        problem: GraphProblem,
     },
     /// A size is too large.
     #[error(
@@ -142,6 +115,43 @@ pub enum StackError {
     },
 }
 
+/// What is wrong with the outputs that a unit reads or adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GraphProblem {
+    /// It reads from before the first unit.
+    #[error("must read the output of an earlier unit, and the first one the images")]
+    Input,
+    /// It adds something from before the first unit.
+    #[error("must add the output of an earlier unit")]
+    Shortcut,
+    /// It adds an output of another size.
+    #[error(
+        "has an output of {}x{}x{}, to which an output of {}x{}x{} cannot be added",
+        to[0], to[1], to[2], from[0], from[1], from[2]
+    )]
+    Shape {
+        /// Channels, height and width of what is added.
+        from: [usize; 3],
+        /// Channels, height and width of the unit's output.
+        to: [usize; 3],
+    },
+    /// It both adds a shortcut and pools.
+    #[error("adds a shortcut, so it cannot have max pooling; use a stride of 2 instead")]
+    Pooling,
+    /// It averages all pixels, but is not the last one.
+    #[error("averages all pixels, which only the last one can")]
+    Average,
+    /// No unit uses its output.
+    #[error("has an output that no unit reads or adds")]
+    Unused,
+    /// Several units add its output, or one adds it before any reads it though one does later.
+    #[error("has an output that is added twice, or added before another unit reads it")]
+    Order,
+    /// Its output is only added, and it adds a shortcut itself.
+    #[error("adds a shortcut, so another unit must read its output")]
+    Nested,
+}
+
 /// The parameters of a unit; empty for those that it does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parameters<'a> {
@@ -166,32 +176,50 @@ pub struct Moments {
     pub variance: Vec<f32>,
 }
 
-/// A chain of units with matching sizes.
+/// Units with matching sizes, each of which reads the output of an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
     input: [usize; 3],
     units: Vec<Unit>,
+    /// Who uses each unit's output.
+    uses: Vec<Uses>,
     /// Channels, height and width after each unit's convolution, and after its pooling.
     shapes: Vec<[[usize; 3]; 2]>,
+}
+
+/// The units that use the output of a unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Uses {
+    /// Those that convolve it, in order.
+    pub readers: Vec<usize>,
+    /// The one that adds it.
+    pub adder: Option<usize>,
 }
 
 impl Stack {
     /// A stack of units on images of `input` channels, height and width.
     ///
+    /// Every output but the last is read by at least one later unit and added by at most one, which comes after
+    /// the first that reads it; or it is only added, as the output of a projection.
+    ///
     /// # Errors
     /// When a unit has no filters, a kernel that does not fit its input, a stride other than 1 or 2, or
-    /// a size that is too large.
+    /// a size that is too large, or when it reads or adds an output that it cannot.
     pub fn new(input: [usize; 3], units: Vec<Unit>) -> Result<Self, StackError> {
         if units.is_empty() || input.contains(&0) {
             return Err(StackError::Empty);
         }
-        let mut shapes = Vec::with_capacity(units.len());
+        let mut shapes: Vec<[[usize; 3]; 2]> = Vec::with_capacity(units.len());
         if !fits(&input) {
             return Err(StackError::Large { unit: 0 });
         }
-        let mut channels = input[0];
-        let mut size = [input[1], input[2]];
+        let uses = uses(&units)?;
         for (index, unit) in units.iter().enumerate() {
+            let [channels, height, width] = match index.checked_sub(unit.from) {
+                Some(source) => shapes[source][1],
+                None => input,
+            };
+            let size = [height, width];
             if unit.filters == 0 || unit.kernel.contains(&0) || !(1..=2).contains(&unit.stride) {
                 return Err(StackError::Unit { unit: index });
             }
@@ -211,16 +239,26 @@ impl Stack {
             }
             let after = |side: usize| (padded[side] - unit.kernel[side]) / unit.stride + 1;
             let convolved = [after(0), after(1)];
-            size = if unit.pool { convolved.map(|side| side.div_ceil(2)) } else { convolved };
+            let pooled = match unit.pool {
+                Pool::None => convolved,
+                Pool::Max => convolved.map(|side| side.div_ceil(2)),
+                Pool::Average => [1, 1],
+            };
             let map = [unit.filters, convolved[0], convolved[1]];
             let weight = [unit.filters, channels, unit.kernel[0], unit.kernel[1]];
             if !fits(&map) || !fits(&weight) {
                 return Err(large);
             }
-            channels = unit.filters;
-            shapes.push([map, [unit.filters, size[0], size[1]]]);
+            if let Some(shortcut) = unit.shortcut {
+                let from = shapes[index - shortcut.from][1];
+                if from != map {
+                    let problem = GraphProblem::Shape { from, to: map };
+                    return Err(StackError::Graph { unit: index, problem });
+                }
+            }
+            shapes.push([map, [unit.filters, pooled[0], pooled[1]]]);
         }
-        Ok(Self { input, units, shapes })
+        Ok(Self { input, units, uses, shapes })
     }
 
     /// Channels, height and width of an image.
@@ -235,7 +273,21 @@ impl Stack {
 
     /// Channels, height and width of a unit's input.
     pub fn unit_input(&self, unit: usize) -> [usize; 3] {
-        if unit == 0 { self.input } else { self.shapes[unit - 1][1] }
+        self.source(unit).map_or(self.input, |source| self.shapes[source][1])
+    }
+
+    /// The unit whose output a unit reads; none for the first, which reads the images.
+    pub fn source(&self, unit: usize) -> Option<usize> {
+        unit.checked_sub(self.units[unit].from)
+    }
+
+    /// The unit whose output a unit adds.
+    pub fn addend(&self, unit: usize) -> Option<usize> {
+        Some(unit - self.units[unit].shortcut?.from)
+    }
+
+    pub(super) fn uses(&self, unit: usize) -> &Uses {
+        &self.uses[unit]
     }
 
     /// Channels, height and width after a unit's convolution.
@@ -285,7 +337,7 @@ impl Stack {
             expect("the bias", unit.bias, unit.filters, given.bias)?;
             expect("gamma", unit.norm, unit.filters, given.gamma)?;
             expect("beta", unit.norm, unit.filters, given.beta)?;
-            expect("the slopes", unit.prelu, unit.filters, given.slope)?;
+            expect("the slopes", unit.has_slopes(), unit.filters, given.slope)?;
         }
         Ok(())
     }
@@ -314,6 +366,42 @@ impl Stack {
         let expected = self.units.len();
         if found == expected { Ok(()) } else { Err(StackError::Units { what, expected, found }) }
     }
+}
+
+/// Who uses each unit's output.
+fn uses(units: &[Unit]) -> Result<Vec<Uses>, StackError> {
+    let mut uses = vec![Uses::default(); units.len()];
+    let last = units.len() - 1;
+    for (index, unit) in units.iter().enumerate() {
+        let wrong = |problem| StackError::Graph { unit: index, problem };
+        match index.checked_sub(unit.from) {
+            Some(source) if unit.from > 0 => uses[source].readers.push(index),
+            None if index == 0 && unit.from == 1 => {}
+            _ => return Err(wrong(GraphProblem::Input)),
+        }
+        if unit.pool == Pool::Average && index != last {
+            return Err(wrong(GraphProblem::Average));
+        }
+        let Some(shortcut) = unit.shortcut else { continue };
+        if unit.pool == Pool::Max {
+            return Err(wrong(GraphProblem::Pooling));
+        }
+        let addend = index.checked_sub(shortcut.from).filter(|addend| *addend < index);
+        let addend = addend.ok_or(wrong(GraphProblem::Shortcut))?;
+        if uses[addend].adder.replace(index).is_some() {
+            return Err(StackError::Graph { unit: addend, problem: GraphProblem::Order });
+        }
+    }
+    for (unit, Uses { readers, adder }) in uses[..last].iter().enumerate() {
+        let problem = match (readers.first(), adder) {
+            (None, None) => GraphProblem::Unused,
+            (None, Some(_)) if units[unit].shortcut.is_some() => GraphProblem::Nested,
+            (Some(reader), Some(adder)) if adder <= reader => GraphProblem::Order,
+            _ => continue,
+        };
+        return Err(StackError::Graph { unit, problem });
+    }
+    Ok(uses)
 }
 
 /// Whether the number of elements is allowed.

@@ -2,7 +2,8 @@
 
 use lsoftmax_kernels::Precision;
 use lsoftmax_kernels::conv::{
-    EPSILON, GradientsTo, Moments, Parameters, Stack, StackError, Unit, backward, forward, infer,
+    Activation, EPSILON, GradientsTo, Moments, Parameters, Stack, StackError, Unit, backward,
+    forward, infer,
 };
 
 use crate::conv_naive::case::{ConvCase, OwnedParameters, bare, biased, pooled, strided, unit};
@@ -52,7 +53,7 @@ fn of_equal_numbers_in_a_window_the_first_gets_the_gradient() {
 fn where_a_slope_of_zero_makes_all_of_a_window_zero_the_first_gets_the_gradient() {
     // The gradient of the slope is the selected u, which shows which pixel was selected. At u = 0 the
     // derivative is the slope.
-    let relu = Unit { prelu: true, ..pooled(bare(2, [1, 1], 0)) };
+    let relu = Unit { activation: Activation::Prelu, ..pooled(bare(2, [1, 1], 0)) };
     let mut case = ConvCase::new(1, [1, 2, 4], &[relu]);
     case.images = vec![-3.0, -1.0, 0.0, -5.0, -2.0, -4.0, 0.0, -0.5];
     case.units[0].weight = vec![1.0, 2.0];
@@ -68,7 +69,7 @@ fn where_a_slope_of_zero_makes_all_of_a_window_zero_the_first_gets_the_gradient(
 
 #[test]
 fn a_negative_slope_makes_the_smallest_number_the_largest() {
-    let unit = Unit { prelu: true, ..pooled(bare(1, [1, 1], 0)) };
+    let unit = Unit { activation: Activation::Prelu, ..pooled(bare(1, [1, 1], 0)) };
     let mut case = ConvCase::new(2, [1, 2, 2], &[unit]);
     case.images = vec![1.0, -1.0, -8.0, 2.0, 5.0, -8.0, -1.0, 2.0];
     case.units[0].weight = vec![1.0];
@@ -100,8 +101,11 @@ fn units_that_are_all_negative_before_prelu_agree() {
 #[test]
 fn constant_images_have_no_variance_and_give_beta() {
     for value in [0.0, 0.3, 1000.0] {
-        let mut case =
-            ConvCase::new(17, [2, 4, 3], &[Unit { prelu: false, ..unit(33, [3, 2], 0) }]);
+        let mut case = ConvCase::new(
+            17,
+            [2, 4, 3],
+            &[Unit { activation: Activation::None, ..unit(33, [3, 2], 0) }],
+        );
         case.images.fill(value);
         // Few bits, so that the products are exact in bf16 as well.
         case.units[0].weight.iter_mut().for_each(|w| *w = (*w * 4.0).round() / 4.0);
@@ -155,7 +159,11 @@ fn batch_norm_handles_large_and_tiny_images() {
 #[test]
 fn a_variance_in_the_range_of_f32_is_correct_where_the_sum_of_squares_overflows() {
     // Half of the pixels are 4e18, half are -4e18: their variance is 1.6e37.
-    let mut case = ConvCase::new(16, [1, 4, 4], &[Unit { prelu: false, ..unit(1, [1, 1], 0) }]);
+    let mut case = ConvCase::new(
+        16,
+        [1, 4, 4],
+        &[Unit { activation: Activation::None, ..unit(1, [1, 1], 0) }],
+    );
     case.images = [4e18, -4e18].repeat(128);
     case.units[0] = OwnedParameters {
         weight: vec![1.0],

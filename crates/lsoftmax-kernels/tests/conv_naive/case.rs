@@ -1,8 +1,8 @@
 //! Random stacks, run on every path and compared with the naive version.
 
 use lsoftmax_kernels::conv::{
-    GradientsTo, Moments, Parameters, Stack, StackForward, StackGradients, Unit, backward,
-    forward_with_fixed, infer,
+    Activation, GradientsTo, Moments, Parameters, Pool, Shortcut, ShortcutOrder, Stack,
+    StackForward, StackGradients, Unit, backward, forward_with_fixed, infer,
 };
 use lsoftmax_kernels::{Engine, Precision};
 use lsoftmax_testing::{Congruential, largest};
@@ -26,12 +26,12 @@ pub fn unit(filters: usize, kernel: [usize; 2], padding: usize) -> Unit {
 
 /// A convolution only.
 pub fn bare(filters: usize, kernel: [usize; 2], padding: usize) -> Unit {
-    Unit { norm: false, prelu: false, ..unit(filters, kernel, padding) }
+    Unit { norm: false, activation: Activation::None, ..unit(filters, kernel, padding) }
 }
 
 /// With pooling.
 pub fn pooled(unit: Unit) -> Unit {
-    Unit { pool: true, ..unit }
+    Unit { pool: Pool::Max, ..unit }
 }
 
 /// With a stride of 2.
@@ -42,6 +42,18 @@ pub fn strided(unit: Unit) -> Unit {
 /// With a bias in place of batch norm.
 pub fn biased(unit: Unit) -> Unit {
     Unit { bias: true, norm: false, ..unit }
+}
+
+/// With the output of an earlier unit added before its activation.
+pub fn added(unit: Unit, from: usize) -> Unit {
+    let order = ShortcutOrder::BeforeActivation;
+    Unit { shortcut: Some(Shortcut { from, order }), ..unit }
+}
+
+/// With the output of an earlier unit added after its activation.
+pub fn added_after(unit: Unit, from: usize) -> Unit {
+    let order = ShortcutOrder::AfterActivation;
+    Unit { shortcut: Some(Shortcut { from, order }), ..unit }
 }
 
 /// The parameters of a unit.
@@ -94,7 +106,7 @@ impl ConvCase {
                 bias: numbers.singles(some(unit.bias), 0.1, 0.5),
                 gamma: numbers.singles(some(unit.norm), 0.7, 1.0),
                 beta: numbers.singles(some(unit.norm), 0.1, 0.5),
-                slope: numbers.singles(some(unit.prelu), 0.25, 0.5),
+                slope: numbers.singles(some(unit.has_slopes()), 0.25, 0.5),
             });
             moments.push(Moments {
                 mean: numbers.singles(some(unit.norm), 0.1, 0.5),

@@ -1,13 +1,13 @@
 //! A stack of convolution units computed from the definitions, in f64.
 //!
 //! Optionally it rounds to bf16 where the kernels do. Decisions that depend on rounding (the sign of
-//! PReLU's input, and the maximum of a pooling window) are marked as ambiguous. The backward pass can be
+//! the activation's input, and the maximum of a pooling window) are marked as ambiguous. The backward pass can be
 //! computed with these decisions flipped, which gives their effect on the gradients.
 
 pub mod case;
 
 use lsoftmax_kernels::Precision;
-use lsoftmax_kernels::conv::{EPSILON, Moments, Stack, Unit};
+use lsoftmax_kernels::conv::{Activation, EPSILON, Moments, Pool, ShortcutOrder, Stack, Unit};
 use lsoftmax_testing::{Convolution, largest};
 
 /// A unit's parameters; empty for those that it does not have.
@@ -29,13 +29,16 @@ struct NaiveUnitForward {
     fixed: bool,
     mean: Vec<f64>,
     variance: Vec<f64>,
-    /// After batch norm.
+    /// The input of the activation, as it is stored if it is a sum.
     u: Vec<f64>,
-    /// For each output, the index of the maximum, and that of the runner-up if the choice is ambiguous.
+    /// For each output, the index of the maximum, and that of the runner-up if the choice is ambiguous; with an
+    /// average, for each number that is averaged.
     chosen: Vec<[usize; 2]>,
     /// Whether the sign of `u` is ambiguous.
     ambiguous: Vec<bool>,
     output: Vec<f64>,
+    /// The output as another unit adds it: computed from the sum that is stored.
+    stored_output: Vec<f64>,
 }
 
 /// A stack after the forward pass.
@@ -125,7 +128,7 @@ impl<'a> NaiveStack<'a> {
             .collect();
         let mut naive = Self { stack, units, precision, batch, passes: Vec::new() };
         for (index, given) in given.iter().enumerate() {
-            let input = naive.passes.last().map_or(images, |pass| &pass.output);
+            let input = stack.source(index).map_or(images, |unit| &naive.passes[unit].output);
             let pass = naive.unit_forward(index, input, *given);
             naive.passes.push(pass);
         }
@@ -170,13 +173,32 @@ impl<'a> NaiveStack<'a> {
             }
             false => *z,
         };
-        let u: Vec<f64> = filters_of(len, shape).zip(&z).map(normalise).collect();
-        let activate = |(f, u): (usize, &f64)| match unit.prelu {
-            true if *u > 0.0 => *u,
-            true => values.slope[f] * u,
-            false => *u,
+        let mut u: Vec<f64> = filters_of(len, shape).zip(&z).map(normalise).collect();
+        let addend = self.stack.addend(index).map(|unit| &self.passes[unit].stored_output);
+        let order = unit.shortcut.map(|shortcut| shortcut.order);
+        let add = |values: &mut [f64], here: ShortcutOrder| {
+            if let Some(addend) = addend.filter(|_| order == Some(here)) {
+                values.iter_mut().zip(addend).for_each(|(value, added)| *value += added);
+            }
         };
-        let a: Vec<f64> = filters_of(len, shape).zip(&u).map(activate).collect();
+        add(&mut u, ShortcutOrder::BeforeActivation);
+        let activate = |(f, u): (usize, &f64)| match unit.activation {
+            Activation::Prelu if *u <= 0.0 => values.slope[f] * u,
+            Activation::Relu if *u <= 0.0 => 0.0,
+            _ => *u,
+        };
+        let activated =
+            |u: &[f64]| -> Vec<f64> { filters_of(len, shape).zip(u).map(activate).collect() };
+        let mut a = activated(&u);
+        add(&mut a, ShortcutOrder::AfterActivation);
+        let stored = match order {
+            None => a.clone(),
+            Some(ShortcutOrder::AfterActivation) => rounded(self.precision, &a),
+            Some(ShortcutOrder::BeforeActivation) => {
+                u = rounded(self.precision, &u);
+                activated(&u)
+            }
+        };
 
         let near = match self.precision {
             Precision::F32 => 4e-6,
@@ -184,15 +206,36 @@ impl<'a> NaiveStack<'a> {
         };
         let ambiguous = {
             let near = near * largest(&u);
-            u.iter().map(|u| unit.prelu && u.abs() < near).collect()
+            u.iter().map(|u| unit.activation != Activation::None && u.abs() < near).collect()
         };
         let chosen = match unit.pool {
-            true => pool(&a, shape, 2.0 * near * largest(&a)),
-            false => (0..len).map(|index| [index; 2]).collect(),
+            Pool::Max => pool(&a, shape, 2.0 * near * largest(&a)),
+            _ => (0..len).map(|index| [index; 2]).collect(),
         };
-        let output = chosen.iter().map(|[first, _]| a[*first]).collect();
+        let pooled =
+            |a: &[f64]| -> Vec<f64> { chosen.iter().map(|[first, _]| a[*first]).collect() };
+        let (output, stored_output) = (pooled(&a), pooled(&stored));
+        let output = match unit.pool {
+            Pool::Average => {
+                let pixels = shape[1] * shape[2];
+                let means = output.chunks_exact(pixels);
+                means.map(|values| values.iter().sum::<f64>() / pixels as f64).collect()
+            }
+            _ => output,
+        };
         let fixed = given.is_some();
-        NaiveUnitForward { input, z, fixed, mean, variance, u, chosen, ambiguous, output }
+        NaiveUnitForward {
+            input,
+            z,
+            fixed,
+            mean,
+            variance,
+            u,
+            chosen,
+            ambiguous,
+            output,
+            stored_output,
+        }
     }
 
     pub fn output(&self) -> &[f64] {
@@ -207,33 +250,51 @@ impl<'a> NaiveStack<'a> {
     /// For each output of the stack, whether its last PReLU or pooling was ambiguous.
     pub fn ambiguous_outputs(&self) -> Vec<bool> {
         let pass = self.passes.last().expect("a unit");
-        pass.chosen
+        let ambiguous: Vec<bool> = pass
+            .chosen
             .iter()
             .map(|[first, second]| first != second || pass.ambiguous[*first])
-            .collect()
+            .collect();
+        let each = ambiguous.len() / pass.output.len();
+        ambiguous.chunks_exact(each).map(|any| any.contains(&true)).collect()
     }
 
     /// The backward pass, optionally with the ambiguous decisions `flipped`.
     pub fn backward(&self, output_gradient: &[f64], flipped: bool) -> NaiveGradients {
-        let mut gradient = Expected { values: output_gradient.to_vec(), usual: 0.0 };
+        let len = self.passes.len();
+        let mut gradients: Vec<Vec<f64>> =
+            self.passes.iter().map(|pass| vec![0.0; pass.output.len()]).collect();
+        gradients[len - 1] = output_gradient.to_vec();
+        let mut images = None;
         let mut units = Vec::new();
-        for index in (0..self.passes.len()).rev() {
-            let (unit, input) = self.unit_backward(index, &gradient.values, flipped);
+        for index in (0..len).rev() {
+            // The gradient of a projection is that of the sum, which is not rounded.
+            let is_read = (index..len).any(|reader| self.stack.source(reader) == Some(index));
+            let precision = if is_read { self.precision } else { Precision::F32 };
+            let gradient = rounded(precision, &gradients[index]);
+            let (unit, input, added) = self.unit_backward(index, &gradient, flipped);
             units.insert(0, unit);
-            gradient = input;
-            if index > 0 {
-                gradient.values = rounded(self.precision, &gradient.values);
+            let mut add = |unit: usize, terms: &[f64]| {
+                gradients[unit].iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+            };
+            if let Some(addend) = self.stack.addend(index) {
+                add(addend, &added);
+            }
+            match self.stack.source(index) {
+                Some(source) => add(source, &input.values),
+                None => images = Some(input),
             }
         }
-        NaiveGradients { images: gradient, units }
+        NaiveGradients { images: images.expect("the first unit reads them"), units }
     }
 
+    /// The gradients of a unit's parameters, of its input, and of what it adds.
     fn unit_backward(
         &self,
         index: usize,
         output_gradient: &[f64],
         flipped: bool,
-    ) -> (NaiveUnitGradients, Expected) {
+    ) -> (NaiveUnitGradients, Expected, Vec<f64>) {
         let (unit, values) = (&self.stack.units()[index], &self.units[index]);
         let (pass, shape) = (&self.passes[index], self.stack.convolved(index));
         let len = pass.z.len();
@@ -247,18 +308,30 @@ impl<'a> NaiveStack<'a> {
         };
 
         let mut da = vec![0.0; len];
-        for (gradient, chosen) in output_gradient.iter().zip(&pass.chosen) {
-            da[chosen[usize::from(flipped)]] += gradient;
+        let each = pass.chosen.len() / pass.output.len();
+        for (index, chosen) in pass.chosen.iter().enumerate() {
+            da[chosen[usize::from(flipped)]] += output_gradient[index / each] / each as f64;
+        }
+        if unit.pool == Pool::Average {
+            da = rounded(self.precision, &da);
         }
         let below = |index: usize| (pass.u[index] <= 0.0) != (flipped && pass.ambiguous[index]);
         let slope = sum(
-            unit.prelu,
+            unit.has_slopes(),
             (0..len).map(|i| if below(i) { da[i] * pass.u[i] } else { 0.0 }).collect(),
         );
         let du: Vec<f64> = filters()
             .enumerate()
-            .map(|(i, f)| if unit.prelu && below(i) { da[i] * values.slope[f] } else { da[i] })
+            .map(|(i, f)| match unit.activation {
+                Activation::Prelu if below(i) => da[i] * values.slope[f],
+                Activation::Relu if below(i) => 0.0,
+                _ => da[i],
+            })
             .collect();
+        let added = match unit.shortcut.map(|shortcut| shortcut.order) {
+            Some(ShortcutOrder::BeforeActivation) => du.clone(),
+            _ => da.clone(),
+        };
 
         let (gamma, beta, dz);
         if unit.norm {
@@ -296,7 +369,8 @@ impl<'a> NaiveStack<'a> {
         }
         let usual =
             rms(&dz) * rms(&values.weight) * ((unit.kernel[0] * unit.kernel[1]) as f64).sqrt();
-        (NaiveUnitGradients { weight, bias, gamma, beta, slope }, Expected { values: input, usual })
+        let gradients = NaiveUnitGradients { weight, bias, gamma, beta, slope };
+        (gradients, Expected { values: input, usual }, added)
     }
 }
 

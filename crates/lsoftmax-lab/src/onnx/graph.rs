@@ -1,4 +1,4 @@
-//! A graph in which every layer takes the output of the one before it.
+//! A graph in which every layer takes the output of the one before it, unless it is told another.
 
 use super::proto::{
     AttributeProto, Dimension, DimensionValue, FLOAT, GraphProto, NodeProto, TensorProto,
@@ -31,6 +31,11 @@ impl GraphBuilder {
         self.last.clone()
     }
 
+    /// Makes an earlier value the one that the next layer takes.
+    pub fn continue_from(&mut self, value: &str) {
+        self.last = value.to_owned();
+    }
+
     /// Adds a constant and returns its name.
     pub fn constant(&mut self, name: impl Into<String>, dims: &[usize], values: &[f32]) -> String {
         assert_eq!(dims.iter().product::<usize>(), values.len(), "the values have this shape");
@@ -44,15 +49,15 @@ impl GraphBuilder {
         name
     }
 
-    /// Adds a layer that takes the last value and constants; its output is the last value then.
+    /// Adds a layer that takes the last value, and constants or other values; its output is the last value then.
     pub fn layer(
         &mut self,
         op_type: &str,
         output: impl Into<String>,
-        constants: &[String],
+        others: &[String],
         attributes: Vec<AttributeProto>,
     ) {
-        let inputs = [&[self.last()], constants].concat();
+        let inputs = [&[self.last()], others].concat();
         self.node(op_type, output, inputs, attributes);
     }
 

@@ -11,8 +11,8 @@ mod proto;
 use burn::module::{Param, RunningState};
 use burn::tensor::Tensor;
 use lsoftmax_data::SCALE;
-use lsoftmax_kernels::conv::{EPSILON, Unit};
-use lsoftmax_nn::ConvUnit;
+use lsoftmax_kernels::conv::EPSILON;
+use lsoftmax_nn::{Activation, ConvUnit, Pool, ShortcutOrder, Unit};
 use prost::Message;
 
 use crate::model_file::TrainedModel;
@@ -80,8 +80,14 @@ fn graph(TrainedModel { model, description }: &TrainedModel, output: OnnxOutput)
     graph.layer("Sub", "centred", &[mean], Vec::new());
     let scale = graph.constant("scale", &[], &[SCALE]);
     graph.layer("Mul", "scaled", &[scale], Vec::new());
+    let (stack, images) = (model.network.stack(), graph.last());
+    let mut outputs: Vec<String> = Vec::new();
     for (index, unit) in model.network.units.iter().enumerate() {
-        add_unit(&mut graph, &format!("units.{index}"), unit);
+        let input = stack.source(index).map_or(&images, |source| &outputs[source]);
+        graph.continue_from(input);
+        let added = stack.addend(index).map(|addend| outputs[addend].clone());
+        add_unit(&mut graph, &format!("units.{index}"), unit, added);
+        outputs.push(graph.last());
     }
     graph.layer("Flatten", "features", &[], vec![AttributeProto::int("axis", 1)]);
     if output == OnnxOutput::Features {
@@ -101,10 +107,11 @@ fn graph(TrainedModel { model, description }: &TrainedModel, output: OnnxOutput)
     graph.finish(classes)
 }
 
-/// Convolution, batch norm, PReLU and pooling, as far as the unit has them.
-fn add_unit(graph: &mut GraphBuilder, name: &str, unit: &ConvUnit) {
+/// Convolution, batch norm, shortcut, activation and pooling, as far as the unit has them. `added` is the value
+/// that its shortcut adds.
+fn add_unit(graph: &mut GraphBuilder, name: &str, unit: &ConvUnit, added: Option<String>) {
     let named = |part: &str| format!("{name}.{part}");
-    let Unit { filters, kernel, padding, stride, pool, .. } = unit.unit();
+    let Unit { filters, kernel, padding, stride, activation, pool, shortcut, .. } = unit.unit();
     let weight = graph.constant(named("weight"), &unit.weight.dims(), &numbers(unit.weight.val()));
     let mut constants = vec![weight];
     if let Some(bias) = &unit.bias {
@@ -132,17 +139,33 @@ fn add_unit(graph: &mut GraphBuilder, name: &str, unit: &ConvUnit) {
         let epsilon = vec![AttributeProto::float("epsilon", EPSILON)];
         graph.layer("BatchNormalization", named("normalised"), &constants, epsilon);
     }
-    if let Some(slope) = &unit.slope {
-        let slope = graph.constant(named("slope"), &[filters, 1, 1], &numbers(slope.val()));
-        graph.layer("PRelu", named("activated"), &[slope], Vec::new());
+    let before = shortcut.is_some_and(|s| s.order == ShortcutOrder::BeforeActivation);
+    let (before, after) = if before { (added, None) } else { (None, added) };
+    if let Some(added) = before {
+        graph.layer("Add", named("sum"), &[added], Vec::new());
     }
-    if pool {
-        let pooling = vec![
-            AttributeProto::int("ceil_mode", 1),
-            AttributeProto::ints("kernel_shape", &[2, 2]),
-            AttributeProto::ints("strides", &[2, 2]),
-        ];
-        graph.layer("MaxPool", named("pooled"), &[], pooling);
+    match (activation, &unit.slope) {
+        (Activation::Prelu, Some(slope)) => {
+            let slope = graph.constant(named("slope"), &[filters, 1, 1], &numbers(slope.val()));
+            graph.layer("PRelu", named("activated"), &[slope], Vec::new());
+        }
+        (Activation::Relu, _) => graph.layer("Relu", named("activated"), &[], Vec::new()),
+        _ => {}
+    }
+    if let Some(added) = after {
+        graph.layer("Add", named("sum"), &[added], Vec::new());
+    }
+    match pool {
+        Pool::None => {}
+        Pool::Max => {
+            let pooling = vec![
+                AttributeProto::int("ceil_mode", 1),
+                AttributeProto::ints("kernel_shape", &[2, 2]),
+                AttributeProto::ints("strides", &[2, 2]),
+            ];
+            graph.layer("MaxPool", named("pooled"), &[], pooling);
+        }
+        Pool::Average => graph.layer("GlobalAveragePool", named("average"), &[], Vec::new()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The recipes of the paper, compiled into the program.
+//! The recipes of the paper and of a residual network, compiled into the program.
 
 use super::keys::nearest;
 use super::{Recipe, RecipeError};
@@ -16,7 +16,7 @@ macro_rules! row {
     };
 }
 
-const BUILT_IN: [BuiltIn; 16] = [
+const BUILT_IN: [BuiltIn; 17] = [
     row!("mnist"),
     row!("mnist-hinge"),
     row!("mnist-2d"),
@@ -24,6 +24,7 @@ const BUILT_IN: [BuiltIn; 16] = [
     row!("cifar10-hinge"),
     row!("cifar10-plus"),
     row!("cifar10-plus-hinge"),
+    row!("cifar10-resnet20"),
     row!("cifar100"),
     row!("cifar100-hinge"),
     row!("lfw"),
@@ -56,7 +57,7 @@ impl Recipe {
         names
     };
 
-    /// A built-in recipe of the paper, from `recipes/NAME.toml`.
+    /// A built-in recipe, from `recipes/NAME.toml`.
     ///
     /// # Errors
     /// When no recipe has this name; the error suggests the nearest name.

@@ -87,11 +87,18 @@ const COLOUR: &[Key] = &[
 const NETWORK: &[Key] = &[
     ("input", Value),
     ("stages", Table(STAGE)),
-    ("features", Table(&[("size", Value), ("activation", Value)])),
+    ("features", Table(&[("size", Value), ("layer", Value), ("activation", Value)])),
 ];
 
-const STAGE: &[Key] =
-    &[("filters", Value), ("kernel", Value), ("units", Value), ("stride", Value), ("pool", Value)];
+const STAGE: &[Key] = &[
+    ("filters", Value),
+    ("kernel", Value),
+    ("units", Value),
+    ("stride", Value),
+    ("activation", Value),
+    ("residual", Value),
+    ("pool", Value),
+];
 
 const LAMBDA: &[(&str, &[Key])] = &[
     ("constant", &[("schedule", Value), ("value", Value)]),

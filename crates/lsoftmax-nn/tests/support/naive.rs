@@ -1,6 +1,6 @@
 //! A naive implementation of a unit in f64, by its definition.
 
-use lsoftmax_nn::Unit;
+use lsoftmax_nn::{Activation, Pool, Unit};
 use lsoftmax_testing::{Congruential, Convolution};
 
 /// Batch norm's ε: the f32 nearest to 1e-5.
@@ -64,12 +64,12 @@ pub struct Naive {
 impl Naive {
     pub fn random(channels: usize, unit: Unit, seed: u64) -> Self {
         let mut numbers = Congruential::seeded(seed);
-        let Unit { filters, kernel: [height, width], bias, norm, prelu, .. } = unit;
+        let Unit { filters, kernel: [height, width], bias, norm, .. } = unit;
         let mut vector = |wanted: bool, low, high| {
             numbers.doubles_within(if wanted { filters } else { 0 }, low, high)
         };
         let (bias, beta) = (vector(bias, -1.0, 1.0), vector(norm, -0.5, 0.5));
-        let (gamma, slope) = (vector(norm, 0.5, 1.5), vector(prelu, -0.1, 0.5));
+        let (gamma, slope) = (vector(norm, 0.5, 1.5), vector(unit.has_slopes(), -0.1, 0.5));
         let (mean, variance) = (vector(norm, -1.0, 1.0), vector(norm, 0.5, 2.0));
         let weight = numbers.doubles(filters * channels * height * width);
         Self { channels, unit, weight, bias, gamma, beta, slope, mean, variance }
@@ -113,9 +113,17 @@ impl Naive {
                 let scale = self.gamma[c] / (variance[c] + EPSILON).sqrt();
                 u = (u - mean[c]) * scale + self.beta[c];
             }
-            if self.unit.prelu && u < 0.0 { self.slope[c] * u } else { u }
+            match self.unit.activation {
+                Activation::Prelu if u < 0.0 => self.slope[c] * u,
+                Activation::Relu => u.max(0.0),
+                _ => u,
+            }
         });
-        if self.unit.pool { pool(&activated) } else { activated }
+        match self.unit.pool {
+            Pool::None => activated,
+            Pool::Max => pool(&activated),
+            Pool::Average => average(&activated),
+        }
     }
 }
 
@@ -124,6 +132,14 @@ pub fn moments(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     (mean, values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / count)
+}
+
+fn average(input: &Images) -> Images {
+    let [images, channels, height, width] = input.shape;
+    Images::from_fn([images, channels, 1, 1], |[n, c, ..]| {
+        let pixels = (0..height).flat_map(|y| (0..width).map(move |x| [n, c, y, x]));
+        pixels.map(|index| input.at(index)).sum::<f64>() / (height * width) as f64
+    })
 }
 
 fn pool(input: &Images) -> Images {

@@ -3,7 +3,7 @@
 use clap::Args;
 use lsoftmax::Precision;
 use lsoftmax_lab::bench::{TrainBench, TrainTiming};
-use lsoftmax_nn::PaperNetwork;
+use lsoftmax_nn::NamedNetwork;
 
 use super::{HEAP, ThreadsArgument, threads_text};
 use crate::argument_groups::{HeadArguments, OutputArguments};
@@ -22,7 +22,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{KERNELS}\n\n{EXIT_CODES}"))]
 pub struct TrainBenchCommand {
-    /// mnist-2d, mnist, cifar10, cifar100 or lfw
+    /// mnist-2d, mnist, cifar10, cifar100, lfw, resnet20 or sphereface20
     #[arg(long, value_name = "NAME", default_value = "cifar10")]
     network: String,
     /// The size of the images instead of the network's own, width x height
@@ -53,7 +53,7 @@ pub struct TrainBenchCommand {
 
 impl TrainBenchCommand {
     pub fn run(self) -> Result<String, Failure> {
-        let network = PaperNetwork::named(&self.network)?;
+        let network = NamedNetwork::named(&self.network)?;
         let classes = self.classes.unwrap_or(network.classes);
         let mut config = network.config();
         if let Some((width, height)) = self.image_size {
