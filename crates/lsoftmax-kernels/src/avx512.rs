@@ -221,9 +221,10 @@ macro_rules! micro_kernels {
             pub(super) unsafe fn any(args: MicroKernelArgs<'_, $word>) {
                 macro_rules! rows {
                     ($n:literal) => {
-                        // SAFETY: the caller's contract, with the row count matched below.
                         match args.narrow {
+                            // SAFETY: the caller's contract, with the row count matched below.
                             true => unsafe { micro_kernel::<$n, 1>(args) },
+                            // SAFETY: as above.
                             false => unsafe { micro_kernel::<$n, 2>(args) },
                         }
                     };

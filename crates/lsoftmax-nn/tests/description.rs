@@ -257,7 +257,7 @@ fn residual_stages_and_averages_that_do_not_fit_are_rejected() {
         change(&mut config);
         config.stack().unwrap_err().to_string()
     };
-    let found = message(|config| drop(config.stages.remove(0)));
+    let found = message(|config| config.stages = config.stages.split_off(1));
     assert_eq!(found, "the residual stage conv0 needs a stage before it, such as one convolution");
     let found = message(|config| config.stages[1].units = 5);
     let expected = "the residual stage conv1 has two convolutions per block, so its number of units must be even, but is 5";
