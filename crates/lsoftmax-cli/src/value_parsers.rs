@@ -114,7 +114,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 pub fn precision() -> impl TypedValueParser<Value = Precision> {
-    one_of([("f32", Precision::F32), ("bf16", Precision::Bf16)])
+    one_of([
+        ("f32", Precision::F32),
+        ("bf16", Precision::Bf16),
+        ("bf16-weights", Precision::Bf16Weights),
+    ])
 }
 
 pub fn optimiser() -> impl TypedValueParser<Value = Optimiser> {

@@ -58,7 +58,10 @@ fn a_residual_network_is_trained_resumed_used_exported_and_fine_tuned() {
     printed(lsoftmax_in(path, &embed));
     for (arguments, ops) in [
         (&["export", "run", "--out", "model.onnx"][..], &["Add", "Relu", "PRelu", "Gemm"][..]),
-        (&["export", "run", "--out", "f.onnx", "--embeddings"], &["GlobalAveragePool", "units.7.sum"]),
+        (
+            &["export", "run", "--out", "f.onnx", "--embeddings"],
+            &["GlobalAveragePool", "units.7.sum"],
+        ),
     ] {
         printed(lsoftmax_in(path, arguments));
         let bytes = fs::read(path.join(arguments[3])).expect("a file");
@@ -72,9 +75,9 @@ fn a_residual_network_is_trained_resumed_used_exported_and_fine_tuned() {
     let options = ["--init", &out, "--freeze", "5", "--steps", "8", "--seed", "9"];
     done(train(&[&[recipe.as_str(), "--out", &text_of(&tuned)], &options[..]].concat()));
     for (name, values) in tensors(&tuned) {
-        let unit: Option<usize> = name.strip_prefix("units.").and_then(|rest| {
-            rest.split('.').next().and_then(|number| number.parse().ok())
-        });
+        let unit: Option<usize> = name
+            .strip_prefix("units.")
+            .and_then(|rest| rest.split('.').next().and_then(|number| number.parse().ok()));
         let frozen = unit.is_some_and(|unit| unit < 5);
         assert_eq!(weights[&name] == values, frozen, "{name}");
     }
@@ -95,5 +98,8 @@ fn a_residual_network_that_does_not_fit_is_refused_with_its_stage() {
     assert_says(refusal("units = 4", "units = 3"), &["conv3", "even", "but is 3"]);
     assert_says(refusal("size = 12", "size = 8"), &["average", "must be 12", "but is 8"]);
     assert_says(refusal("\"resnet\"", "\"renset\""), &["renset", "resnet", "sphereface"]);
-    assert_says(refusal("residual = \"resnet\"", "resdiual = \"resnet\""), &["resdiual", "residual"]);
+    assert_says(
+        refusal("residual = \"resnet\"", "resdiual = \"resnet\""),
+        &["resdiual", "residual"],
+    );
 }

@@ -83,12 +83,31 @@ impl Kernel for Amx {
         depth: usize,
         scratch: &'a mut Buffer,
     ) -> LeftOperand<'a, Bf16Pair> {
-        let words = depth.div_ceil(Bf16Pair::ELEMENTS);
-        let stride = row_stride(words);
+        let stride = Self::bf16_stride(depth);
         scratch.resize(source.len() / depth * stride);
-        let rows = source.chunks_exact(depth).zip(scratch.words_mut().chunks_exact_mut(stride));
-        rows.for_each(|(row, out)| self.0.pair_neighbours(row, &mut out[..words]));
+        self.round_rows(source, depth, scratch.words_mut());
         LeftOperand { words: scratch.words(), row_stride: stride, depth_stride: 1 }
+    }
+
+    fn bf16_stride(depth: usize) -> usize {
+        row_stride(depth.div_ceil(Bf16Pair::ELEMENTS))
+    }
+
+    fn round_rows(self, source: &[f32], depth: usize, out: &mut [Bf16Pair]) {
+        self.0.pair_rows(source, depth, Self::bf16_stride(depth), out);
+    }
+
+    fn left_bf16_rows<'a>(
+        self,
+        rows: &'a [Bf16Pair],
+        depth: usize,
+        _: &'a mut Buffer,
+    ) -> LeftOperand<'a, Bf16Pair> {
+        LeftOperand { words: rows, row_stride: Self::bf16_stride(depth), depth_stride: 1 }
+    }
+
+    fn pack_right_bf16(self, rows: &[Bf16Pair], cols: usize, out: &mut [Bf16Pair]) {
+        self.0.pack_pair_rows(rows, Self::bf16_stride(cols), cols, out);
     }
 
     fn left_columns_len(depth: usize, rows: usize) -> usize {

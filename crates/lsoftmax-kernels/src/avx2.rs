@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use crate::f32_kernel::F32MicroKernel;
-use crate::kernel::{MicroKernelArgs, Simd};
+use crate::kernel::{MicroKernelArgs, Simd, micro_kernel_of_rows};
 use crate::lanes::{LANES, lanes_of_registers};
 
 const MR: usize = 6;
@@ -94,21 +94,7 @@ impl F32MicroKernel for Avx2 {
     const NR: usize = NR;
 
     unsafe fn micro_kernel(self, args: MicroKernelArgs<'_, f32>) {
-        macro_rules! rows {
-            ($n:literal) => {
-                // SAFETY: `self` exists only where the CPU supports AVX2 and FMA, and the caller
-                // upholds the contract.
-                unsafe { micro_kernel::<$n>(args) }
-            };
-        }
-        match args.rows {
-            1 => rows!(1),
-            2 => rows!(2),
-            3 => rows!(3),
-            4 => rows!(4),
-            5 => rows!(5),
-            _ => rows!(6),
-        }
+        micro_kernel_of_rows!(micro_kernel, args, 1 2 3 4 5, 6)
     }
 }
 

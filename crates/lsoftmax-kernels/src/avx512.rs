@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use crate::f32_kernel::F32MicroKernel;
-use crate::kernel::{MicroKernelArgs, OperandWord, Simd};
+use crate::kernel::{MicroKernelArgs, OperandWord, Simd, micro_kernel_of_rows, wide_products};
 use crate::lanes::{LANES, lanes_of_registers};
 
 pub(crate) const MR: usize = 14;
@@ -63,6 +63,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn wide_dots<const N: usize>(self, pairs: [(&[f32], &[f32]); N]) -> [f64; N] {
+        // SAFETY: `self` exists only where the CPU supports these instructions.
+        unsafe { wide_dots(pairs) }
+    }
+
+    #[inline(always)]
     fn stream(self, from: &[f32], to: &mut [f32]) {
         // SAFETY: `self` exists only where the CPU supports these instructions.
         unsafe { stream(from, to) }
@@ -109,6 +115,7 @@ unsafe fn select(mask: __mmask16, a: __m512, b: __m512) -> __m512 {
 impl F32MicroKernel for Avx512 {
     const MR: usize = MR;
     const NR: usize = NR;
+    const STREAMS: bool = true;
 
     unsafe fn micro_kernel(self, args: MicroKernelArgs<'_, f32>) {
         // SAFETY: `self` exists only where the CPU supports AVX-512, and the caller upholds the
@@ -120,6 +127,42 @@ impl F32MicroKernel for Avx512 {
         // SAFETY: `self` exists only where the CPU supports AVX-512.
         unsafe { pack_transposed(rows, depth, out) };
     }
+}
+
+/// See [`Simd::wide_dots`]. The pairs are processed together: numbers that they share are converted once. The
+/// product of two f32 is exact in f64, so fused additions give the same bits as others.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn wide_dots<const N: usize>(pairs: [(&[f32], &[f32]); N]) -> [f64; N] {
+    let mut sums = [[_mm512_setzero_pd(); 2]; N];
+    for (sums, (a, b)) in sums.iter_mut().zip(pairs) {
+        let rest = wide_products(a.as_chunks::<LANES>().1, b.as_chunks::<LANES>().1);
+        // SAFETY: sixteen numbers fill two registers.
+        *sums = unsafe { [_mm512_loadu_pd(rest.as_ptr()), _mm512_loadu_pd(rest[8..].as_ptr())] };
+    }
+    let rows = pairs.map(|(a, b)| (a.as_chunks::<8>().0, b.as_chunks::<8>().0));
+    let halves = pairs.iter().map(|(a, b)| a.len().min(b.len()) / LANES * 2).min().unwrap_or(0);
+    for half in (0..halves).step_by(2) {
+        for (sums, (a, b)) in sums.iter_mut().zip(rows) {
+            for (offset, sum) in sums.iter_mut().enumerate() {
+                let (a, b) = (&a[half + offset], &b[half + offset]);
+                // SAFETY: eight floats fill a register of half the size.
+                let [a, b] = unsafe { [_mm256_loadu_ps(a.as_ptr()), _mm256_loadu_ps(b.as_ptr())] };
+                *sum = _mm512_fmadd_pd(_mm512_cvtps_pd(a), _mm512_cvtps_pd(b), *sum);
+            }
+        }
+    }
+    let mut dots = [0.0; N];
+    for (dot, [low, high]) in dots.iter_mut().zip(sums) {
+        let mut lanes = [0.0; LANES];
+        // SAFETY: as above.
+        unsafe {
+            _mm512_storeu_pd(lanes.as_mut_ptr(), low);
+            _mm512_storeu_pd(lanes[8..].as_mut_ptr(), high);
+        }
+        *dot = lanes.iter().sum();
+    }
+    dots
 }
 
 /// Copies whole cache lines past the caches, and anything else as usual.
@@ -219,32 +262,25 @@ macro_rules! micro_kernels {
             /// The contract of [`Kernel::micro_kernel`](crate::kernel::Kernel::micro_kernel), on
             /// a CPU with the given features.
             pub(super) unsafe fn any(args: MicroKernelArgs<'_, $word>) {
-                macro_rules! rows {
-                    ($n:literal) => {
-                        match args.narrow {
-                            // SAFETY: the caller's contract, with the row count matched below.
-                            true => unsafe { micro_kernel::<$n, 1>(args) },
-                            // SAFETY: as above.
-                            false => unsafe { micro_kernel::<$n, 2>(args) },
-                        }
-                    };
+                if args.narrow {
+                    micro_kernel_of_rows!(narrow, args, 1 2 3 4 5 6 7 8 9 10 11 12 13, 14)
+                } else {
+                    micro_kernel_of_rows!(wide, args, 1 2 3 4 5 6 7 8 9 10 11 12 13, 14)
                 }
-                match args.rows {
-                    1 => rows!(1),
-                    2 => rows!(2),
-                    3 => rows!(3),
-                    4 => rows!(4),
-                    5 => rows!(5),
-                    6 => rows!(6),
-                    7 => rows!(7),
-                    8 => rows!(8),
-                    9 => rows!(9),
-                    10 => rows!(10),
-                    11 => rows!(11),
-                    12 => rows!(12),
-                    13 => rows!(13),
-                    _ => rows!(14),
-                }
+            }
+
+            /// # Safety
+            /// As for [`micro_kernel`].
+            unsafe fn wide<const R: usize>(args: MicroKernelArgs<'_, $word>) {
+                // SAFETY: guaranteed by the caller.
+                unsafe { micro_kernel::<R, 2>(args) }
+            }
+
+            /// # Safety
+            /// As for [`micro_kernel`].
+            unsafe fn narrow<const R: usize>(args: MicroKernelArgs<'_, $word>) {
+                // SAFETY: guaranteed by the caller.
+                unsafe { micro_kernel::<R, 1>(args) }
             }
 
             /// `C` registers of 16 columns.
@@ -282,14 +318,18 @@ macro_rules! micro_kernels {
                 }
                 for (r, sum) in sum.iter().enumerate() {
                     for (c, sum) in sum.iter().enumerate() {
-                        // SAFETY: `out` has R writable rows of NR floats, `out_stride` apart.
+                        // SAFETY: `out` has R writable rows of NR floats, `out_stride` apart, which are
+                        // aligned to 64 bytes if they are streamed.
                         unsafe {
                             let out = args.out.add(r * args.out_stride + 16 * c);
                             let sum = match args.add {
                                 true => _mm512_add_ps(_mm512_loadu_ps(out), *sum),
                                 false => *sum,
                             };
-                            _mm512_storeu_ps(out, sum);
+                            match args.stream {
+                                true => _mm512_stream_ps(out, sum),
+                                false => _mm512_storeu_ps(out, sum),
+                            }
                         }
                     }
                 }

@@ -5,7 +5,9 @@ use std::arch::x86_64::*;
 use crate::avx512::{Avx512, Avx512Lanes, MR, NR, micro_kernels, pack_transposed, transposed};
 use crate::bf16;
 use crate::buffer::Buffer;
-use crate::kernel::{Bf16Pair, Kernel, LeftOperand, MicroKernelArgs, OperandWord, Simd};
+use crate::kernel::{
+    Bf16Pair, Kernel, LeftOperand, MicroKernelArgs, OperandWord, Simd, micro_kernel_of_rows,
+};
 use crate::lanes::LANES;
 
 /// bf16 pairs, multiplied by AVX-512 BF16.
@@ -24,10 +26,33 @@ impl Avx512Bf16 {
         Self(unsafe { Avx512::assume() })
     }
 
-    /// Converts adjacent elements of a row to pairs; an odd last element is paired with zero.
-    pub(crate) fn pair_neighbours(self, row: &[f32], out: &mut [Bf16Pair]) {
+    /// Converts rows of `depth` numbers to pairs of neighbours, `stride` words apart; an odd last number is
+    /// paired with zero.
+    pub(crate) fn pair_rows(
+        self,
+        source: &[f32],
+        depth: usize,
+        stride: usize,
+        out: &mut [Bf16Pair],
+    ) {
+        let words = depth.div_ceil(Bf16Pair::ELEMENTS);
+        for (row, out) in source.chunks_exact(depth).zip(out.chunks_exact_mut(stride)) {
+            // SAFETY: `self` exists only where the CPU supports these instructions.
+            unsafe { pair_neighbours(row, &mut out[..words]) };
+        }
+    }
+
+    /// Packs rows of pairs, `stride` words apart, as a right operand of `cols` columns: pairs of neighbours
+    /// become pairs of rows.
+    pub(crate) fn pack_pair_rows(
+        self,
+        rows: &[Bf16Pair],
+        stride: usize,
+        cols: usize,
+        out: &mut [Bf16Pair],
+    ) {
         // SAFETY: `self` exists only where the CPU supports these instructions.
-        unsafe { pair_neighbours(row, out) }
+        unsafe { pack_pair_rows(rows, stride, cols, out) }
     }
 
     /// Writes the columns of a source of `rows` columns, a multiple of 16, to rows of pairs, `stride` words
@@ -73,6 +98,11 @@ impl Simd for Avx512Bf16 {
     }
 
     #[inline(always)]
+    fn wide_dots<const N: usize>(self, pairs: [(&[f32], &[f32]); N]) -> [f64; N] {
+        self.0.wide_dots(pairs)
+    }
+
+    #[inline(always)]
     fn stream(self, from: &[f32], to: &mut [f32]) {
         self.0.stream(from, to);
     }
@@ -89,6 +119,7 @@ impl Kernel for Avx512Bf16 {
     type Session = ();
     const MR: usize = MR;
     const NR: usize = NR;
+    const STREAMS: bool = true;
 
     #[inline(always)]
     fn simd(self) -> Self {
@@ -110,11 +141,27 @@ impl Kernel for Avx512Bf16 {
         depth: usize,
         scratch: &'a mut Buffer,
     ) -> LeftOperand<'a, Bf16Pair> {
-        let words = depth.div_ceil(Bf16Pair::ELEMENTS);
-        scratch.resize(source.len() / depth * words);
-        let rows = source.chunks_exact(depth).zip(scratch.words_mut().chunks_exact_mut(words));
-        rows.for_each(|(row, out)| self.pair_neighbours(row, out));
-        LeftOperand { words: scratch.words(), row_stride: words, depth_stride: 1 }
+        let stride = Self::bf16_stride(depth);
+        scratch.resize(source.len() / depth * stride);
+        self.round_rows(source, depth, scratch.words_mut());
+        LeftOperand { words: scratch.words(), row_stride: stride, depth_stride: 1 }
+    }
+
+    fn round_rows(self, source: &[f32], depth: usize, out: &mut [Bf16Pair]) {
+        self.pair_rows(source, depth, Self::bf16_stride(depth), out);
+    }
+
+    fn left_bf16_rows<'a>(
+        self,
+        rows: &'a [Bf16Pair],
+        depth: usize,
+        _: &'a mut Buffer,
+    ) -> LeftOperand<'a, Bf16Pair> {
+        LeftOperand { words: rows, row_stride: Self::bf16_stride(depth), depth_stride: 1 }
+    }
+
+    fn pack_right_bf16(self, rows: &[Bf16Pair], cols: usize, out: &mut [Bf16Pair]) {
+        self.pack_pair_rows(rows, Self::bf16_stride(cols), cols, out);
     }
 
     fn left_columns(self, source: &[f32], rows: usize, out: &mut [Bf16Pair]) -> (usize, usize) {
@@ -178,6 +225,51 @@ fn pack_pairs(source: &[f32], cols: usize, panel: usize, out: &mut [Bf16Pair]) {
             interleave_rows(&first[start..end], second, out);
             padding.fill(Bf16Pair::default());
         }
+    }
+}
+
+/// See [`Avx512Bf16::pack_pair_rows`].
+#[target_feature(enable = "avx512f,avx512bw")]
+fn pack_pair_rows(rows: &[Bf16Pair], stride: usize, cols: usize, out: &mut [Bf16Pair]) {
+    let words = (rows.len() / stride).div_ceil(Bf16Pair::ELEMENTS);
+    for (word, two) in rows.chunks(2 * stride).enumerate() {
+        let (first, second) = two.split_at(stride);
+        for (index, out) in out.chunks_exact_mut(words * NR).enumerate() {
+            let out = &mut out[word * NR..][..NR];
+            let panel = |row: &'_ [Bf16Pair]| -> Option<[Bf16Pair; NR / 2]> {
+                row.get(index * NR / 2..).and_then(|row| row.first_chunk()).copied()
+            };
+            match (panel(first), panel(second)) {
+                (Some(first), Some(second)) if (index + 1) * NR <= cols => {
+                    interleave_pairs(&first, &second, out);
+                }
+                _ => {
+                    let element = |row: &[Bf16Pair], c: usize| match c < cols {
+                        true => row.get(c / 2).map_or(0, |pair| pair[c % 2]),
+                        false => 0,
+                    };
+                    for (c, out) in (index * NR..).zip(out) {
+                        *out = [element(first, c), element(second, c)];
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Pairs each of 32 numbers with one of 32 others.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn interleave_pairs(first: &[Bf16Pair; NR / 2], second: &[Bf16Pair; NR / 2], out: &mut [Bf16Pair]) {
+    const ORDERS: [[u16; 32]; 2] = [interleaved(0, 32), interleaved(16, 48)];
+    // SAFETY: the arrays fill registers of 32 elements of 16 bits.
+    let (first, second) = unsafe {
+        (_mm512_loadu_si512(first.as_ptr().cast()), _mm512_loadu_si512(second.as_ptr().cast()))
+    };
+    for (order, out) in ORDERS.iter().zip(out.as_chunks_mut().0) {
+        // SAFETY: as above.
+        let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
+        store(_mm512_permutex2var_epi16(first, order, second), out);
     }
 }
 

@@ -3,7 +3,6 @@
 //! The results are those of the `half` crate, which the tests check. Its branches keep the compiler from
 //! vectorising as well, and these conversions run for every activation.
 
-#[cfg(target_arch = "x86_64")]
 use crate::kernel::Bf16Pair;
 
 /// The bits of the nearest bf16, ties to even; a NaN stays a NaN.
@@ -21,10 +20,15 @@ pub(crate) fn round(value: f32) -> f32 {
 }
 
 /// Two adjacent elements along the depth.
-#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn pair(first: f32, second: f32) -> Bf16Pair {
     [bits(first), bits(second)]
+}
+
+/// The numbers of a pair.
+#[inline(always)]
+pub(crate) fn unpair(pair: Bf16Pair) -> [f32; 2] {
+    pair.map(|bits| f32::from_bits(u32::from(bits) << 16))
 }
 
 #[cfg(test)]

@@ -7,15 +7,18 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The precision of matrix products. Sums are accumulated in f32 in both cases.
+/// The precision of matrix products. Sums are always accumulated in f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Precision {
     /// f32 products.
     #[default]
     F32,
     /// Operands rounded to bf16 before they are multiplied.
     Bf16,
+    /// The same to the bit, but the head keeps its weights in bf16 beside the f32 ones, instead of rounding
+    /// them anew in every pass ([`Bf16Weights`](crate::head::Bf16Weights)).
+    Bf16Weights,
 }
 
 impl fmt::Display for Precision {
@@ -23,6 +26,7 @@ impl fmt::Display for Precision {
         f.write_str(match self {
             Precision::F32 => "f32",
             Precision::Bf16 => "bf16",
+            Precision::Bf16Weights => "bf16-weights",
         })
     }
 }
@@ -105,7 +109,7 @@ impl KernelPath {
     /// the operands to bf16 and multiply them as f32.
     fn supports(self, precision: Precision) -> bool {
         let bf16_only = matches!(self, KernelPath::Avx512Bf16 | KernelPath::Amx);
-        precision == Precision::Bf16 || !bf16_only
+        precision != Precision::F32 || !bf16_only
     }
 
     /// The best path that this CPU supports.
@@ -240,7 +244,7 @@ macro_rules! with_kernel {
                 $body
             }
             #[cfg(target_arch = "aarch64")]
-            (KernelPath::Neon, Precision::Bf16) => {
+            (KernelPath::Neon, _) => {
                 let $kernel = F32Kernel::<_, RoundedToBf16>::new($crate::neon::Neon);
                 $body
             }
@@ -251,7 +255,7 @@ macro_rules! with_kernel {
                 $body
             }
             #[cfg(target_arch = "x86_64")]
-            (KernelPath::Avx2, Precision::Bf16) => {
+            (KernelPath::Avx2, _) => {
                 // SAFETY: as above.
                 let $kernel = F32Kernel::<_, RoundedToBf16>::new(unsafe { Avx2::assume() });
                 $body
@@ -263,7 +267,7 @@ macro_rules! with_kernel {
                 $body
             }
             #[cfg(target_arch = "x86_64")]
-            (KernelPath::Avx512, Precision::Bf16) => {
+            (KernelPath::Avx512, _) => {
                 // SAFETY: as above.
                 let $kernel = F32Kernel::<_, RoundedToBf16>::new(unsafe { Avx512::assume() });
                 $body
@@ -285,7 +289,7 @@ macro_rules! with_kernel {
                 let $kernel = F32Kernel::<_, ExactF32>::new(Portable);
                 $body
             }
-            (_, Precision::Bf16) => {
+            (_, _) => {
                 let $kernel = F32Kernel::<_, RoundedToBf16>::new(Portable);
                 $body
             }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::bf16;
 use crate::buffer::Buffer;
-use crate::kernel::{Kernel, LeftOperand, MicroKernelArgs, Simd};
+use crate::kernel::{Bf16Pair, Kernel, LeftOperand, MicroKernelArgs, Simd};
 
 /// SIMD instructions with a micro-kernel for f32 words.
 pub(crate) trait F32MicroKernel: Simd {
@@ -12,6 +12,8 @@ pub(crate) trait F32MicroKernel: Simd {
     const MR: usize;
     /// See [`Kernel::NR`].
     const NR: usize;
+    /// See [`Kernel::STREAMS`].
+    const STREAMS: bool = false;
 
     /// # Safety
     /// The contract of [`Kernel::micro_kernel`].
@@ -87,6 +89,7 @@ impl<S: F32MicroKernel, E: F32Encoding> Kernel for F32Kernel<S, E> {
     type Session = ();
     const MR: usize = S::MR;
     const NR: usize = S::NR;
+    const STREAMS: bool = S::STREAMS;
 
     #[inline(always)]
     fn simd(self) -> S {
@@ -117,15 +120,54 @@ impl<S: F32MicroKernel, E: F32Encoding> Kernel for F32Kernel<S, E> {
         LeftOperand { words, row_stride: depth, depth_stride: 1 }
     }
 
+    fn round_rows(self, source: &[f32], depth: usize, out: &mut [Bf16Pair]) {
+        let stride = Self::bf16_stride(depth);
+        self.vectorize(
+            #[inline(always)]
+            || {
+                let rows = source.chunks_exact(depth).zip(out.chunks_exact_mut(stride));
+                rows.for_each(|(row, out)| round_row(row, out));
+            },
+        );
+    }
+
+    fn left_bf16_rows<'a>(
+        self,
+        rows: &'a [Bf16Pair],
+        depth: usize,
+        scratch: &'a mut Buffer,
+    ) -> LeftOperand<'a, f32> {
+        let stride = Self::bf16_stride(depth);
+        scratch.resize(rows.len() / stride * depth);
+        self.vectorize(
+            #[inline(always)]
+            || {
+                let rows = rows.chunks_exact(stride).zip(scratch.chunks_exact_mut(depth));
+                rows.for_each(|(row, out)| widen_row(row, out));
+            },
+        );
+        LeftOperand { words: scratch, row_stride: depth, depth_stride: 1 }
+    }
+
+    fn pack_right_bf16(self, rows: &[Bf16Pair], cols: usize, out: &mut [f32]) {
+        let mut wide = Buffer::default();
+        let rows = self.left_bf16_rows(rows, cols, &mut wide);
+        self.pack_right(rows.words, cols, 0, out);
+    }
+
     fn left_columns(self, source: &[f32], rows: usize, out: &mut [f32]) -> (usize, usize) {
         self.encode(source, out);
         (1, rows)
     }
 
     fn pack_right(self, source: &[f32], cols: usize, panel: usize, out: &mut [f32]) {
+        const { assert!(S::NR == 16 || S::NR == 32, "panels are compiled for these widths") };
         self.vectorize(
             #[inline(always)]
-            || pack_right::<E>(source, cols, S::NR, panel, out),
+            || match S::NR {
+                16 => pack_right::<E, 16>(source, cols, panel, out),
+                _ => pack_right::<E, 32>(source, cols, panel, out),
+            },
         );
     }
 
@@ -143,23 +185,49 @@ fn encode<E: F32Encoding>(source: &[f32], out: &mut [f32]) {
     }
 }
 
+/// See [`Kernel::round_rows`].
+#[inline(always)]
+fn round_row(row: &[f32], out: &mut [Bf16Pair]) {
+    let (pairs, rest) = row.as_chunks::<2>();
+    pairs.iter().zip(&mut *out).for_each(|(two, out)| *out = bf16::pair(two[0], two[1]));
+    if let (Some(last), Some(out)) = (rest.first(), out.last_mut()) {
+        *out = bf16::pair(*last, 0.0);
+    }
+}
+
+/// The inverse of [`round_row`].
+#[inline(always)]
+fn widen_row(row: &[Bf16Pair], out: &mut [f32]) {
+    let (pairs, rest) = out.as_chunks_mut::<2>();
+    pairs.iter_mut().zip(row).for_each(|(out, pair)| *out = bf16::unpair(*pair));
+    if let (Some(out), Some(last)) = (rest.first_mut(), row.last()) {
+        *out = bf16::unpair(*last)[0];
+    }
+}
+
 /// See [`Kernel::pack_right`]. Reads the source row by row, in memory order.
 #[inline(always)]
-fn pack_right<E: F32Encoding>(
+fn pack_right<E: F32Encoding, const NR: usize>(
     source: &[f32],
     cols: usize,
-    panel_cols: usize,
     panel: usize,
     out: &mut [f32],
 ) {
     let depth = source.len() / cols;
     for (d, row) in source.chunks_exact(cols).enumerate() {
-        for (offset, out) in out.chunks_exact_mut(depth * panel_cols).enumerate() {
-            let start = (panel + offset) * panel_cols;
-            let end = cols.min(start + panel_cols);
-            let (out, padding) = out[d * panel_cols..][..panel_cols].split_at_mut(end - start);
-            encode::<E>(&row[start..end], out);
-            padding.fill(0.0);
+        let (whole, rest) = row.as_chunks::<NR>();
+        for (index, out) in (panel..).zip(out.chunks_exact_mut(depth * NR)) {
+            let (out, _) = out[d * NR..].as_chunks_mut::<NR>();
+            if let Some(row) = whole.get(index) {
+                // By value, which the compiler vectorises.
+                let mut values = *row;
+                values.iter_mut().for_each(|value| *value = E::encode(*value));
+                out[0] = values;
+            } else {
+                let (out, padding) = out[0].split_at_mut(rest.len());
+                encode::<E>(rest, out);
+                padding.fill(0.0);
+            }
         }
     }
 }

@@ -96,6 +96,9 @@ pub(crate) struct MicroKernelArgs<'a, W> {
     pub out_stride: usize,
     /// Whether to add to `out` rather than overwrite it.
     pub add: bool,
+    /// Whether to write past the caches; only if the kernel can, and every row of `out` is aligned to 64 bytes.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only AVX-512 does"))]
+    pub stream: bool,
     #[cfg_attr(
         not(target_arch = "x86_64"),
         allow(dead_code, reason = "only AMX can say it to the CPU")
@@ -126,6 +129,25 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     fn lanes(self, values: &[f32; LANES]) -> Self::Lanes;
 
+    /// The dot products of some pairs of rows, in f64, where the square of an f32 neither overflows nor
+    /// underflows. All rows have the same length. Every path adds in the same order.
+    #[inline(always)]
+    fn wide_dots<const N: usize>(self, pairs: [(&[f32], &[f32]); N]) -> [f64; N] {
+        pairs.map(
+            #[inline(always)]
+            |(a, b)| {
+                let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+                let mut sums = wide_products(a_rest, b_rest);
+                for (a, b) in a.iter().zip(b) {
+                    for lane in 0..LANES {
+                        sums[lane] += f64::from(a[lane]) * f64::from(b[lane]);
+                    }
+                }
+                sums.iter().sum()
+            },
+        )
+    }
+
     /// Copies numbers to memory that is not read soon, past the caches where the path supports it and `to` is
     /// aligned to 64 bytes. [`Simd::fence`] must follow before another thread reads it.
     #[inline(always)]
@@ -150,6 +172,16 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
+/// The products of fewer than [`LANES`] numbers, and zeros.
+#[inline(always)]
+pub(crate) fn wide_products(a: &[f32], b: &[f32]) -> [f64; LANES] {
+    let mut products = [0.0; LANES];
+    for (product, (a, b)) in products.iter_mut().zip(a.iter().zip(b)) {
+        *product = f64::from(*a) * f64::from(*b);
+    }
+    products
+}
+
 /// A micro-kernel, the type of its operands' words, and their packing.
 pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     type Word: OperandWord;
@@ -160,6 +192,8 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     const MR: usize;
     /// Columns of a register block, and of a panel of the right operand.
     const NR: usize;
+    /// Whether [`MicroKernelArgs::stream`] is supported.
+    const STREAMS: bool = false;
     /// Register blocks have a multiple of this many rows, except for the last.
     const ROW_GRANULARITY: usize = 1;
 
@@ -180,7 +214,7 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     /// A [`Kernel::session`] of this thread is alive, and `1 ≤ args.rows ≤ MR`. For every segment,
     /// all words of `left` that `rows`, `depth` and the strides reach, and `depth` rows of `NR`
     /// words of `right`, `right_stride` apart, are readable. `out` is writable for `rows` rows of
-    /// `NR` floats, `out_stride` apart.
+    /// `NR` floats, `out_stride` apart; if `args.stream`, they are aligned to 64 bytes.
     unsafe fn micro_kernel(self, args: MicroKernelArgs<'_, Self::Word>);
 
     /// Rows of f32 as a left operand: the source itself, or its conversion in `scratch`.
@@ -190,6 +224,25 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
         depth: usize,
         scratch: &'a mut Buffer,
     ) -> LeftOperand<'a, Self::Word>;
+
+    /// Words from one row of [`Kernel::round_rows`] to the next.
+    fn bf16_stride(depth: usize) -> usize {
+        depth.div_ceil(Bf16Pair::ELEMENTS)
+    }
+
+    /// Rounds rows of `depth` numbers to bf16, in pairs of neighbours; an odd last one is paired with zero.
+    fn round_rows(self, source: &[f32], depth: usize, out: &mut [Bf16Pair]);
+
+    /// Rows of [`Kernel::round_rows`] as a left operand: themselves, or their conversion in `scratch`.
+    fn left_bf16_rows<'a>(
+        self,
+        rows: &'a [Bf16Pair],
+        depth: usize,
+        scratch: &'a mut Buffer,
+    ) -> LeftOperand<'a, Self::Word>;
+
+    /// Packs rows of [`Kernel::round_rows`], of `cols` numbers, as a right operand.
+    fn pack_right_bf16(self, rows: &[Bf16Pair], cols: usize, out: &mut [Self::Word]);
 
     /// Words that [`Kernel::left_columns`] needs for a `depth` x `rows` source.
     fn left_columns_len(depth: usize, rows: usize) -> usize {
@@ -207,6 +260,25 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     /// Packs the transpose of a `cols` x `depth` source as a right operand.
     fn pack_right_transposed(self, source: &[f32], depth: usize, out: &mut [Self::Word]);
 }
+
+/// Calls a micro-kernel that is compiled for a number of rows with the number that `$args` has: one of those
+/// listed, of which the last is [`Kernel::MR`].
+///
+/// # Safety
+/// The caller upholds the contract of [`Kernel::micro_kernel`].
+macro_rules! micro_kernel_of_rows {
+    ($micro_kernel:ident, $args:ident, $($rows:literal)*, $most:literal) => {
+        match $args.rows {
+            $($rows => {
+                // SAFETY: guaranteed by the caller; the number of rows is the one matched.
+                unsafe { $micro_kernel::<$rows>($args) }
+            })*
+            // SAFETY: guaranteed by the caller, and there are no more rows than these.
+            _ => unsafe { $micro_kernel::<$most>($args) },
+        }
+    };
+}
+pub(crate) use micro_kernel_of_rows;
 
 /// Divides rows into register blocks. They are distributed evenly, so that the last block is not much
 /// smaller than the others.
@@ -265,12 +337,16 @@ pub(crate) fn product<K: Kernel>(
     assert!(depth * cols.next_multiple_of(K::NR) <= right.len());
     assert!(cols <= out_stride && (rows - 1) * out_stride + cols <= out.len());
 
+    let streams = output == Output::Stream
+        && K::STREAMS
+        && (out.as_ptr() as usize).is_multiple_of(64)
+        && out_stride.is_multiple_of(16);
     let _session = kernel.session();
     let mut edge = EdgeBlock([0.0f32; MAX_REGISTER_BLOCK]);
     for Range { start, end } in row_blocks::<K>(rows) {
         for col in (0..cols).step_by(K::NR) {
             let width = K::NR.min(cols - col);
-            let direct = width == K::NR && output != Output::Stream;
+            let direct = width == K::NR && (output != Output::Stream || streams);
             let mut args = MicroKernelArgs {
                 rows: end - start,
                 depth,
@@ -283,6 +359,7 @@ pub(crate) fn product<K: Kernel>(
                 out: edge.0.as_mut_ptr(),
                 out_stride: K::NR,
                 add: false,
+                stream: direct && streams,
                 reused: Reused::Left,
                 narrow: false,
             };
@@ -292,7 +369,8 @@ pub(crate) fn product<K: Kernel>(
                 args.add = add;
             }
             // SAFETY: the assertions above cover every word of left and right. A whole register
-            // block lies inside `out`; others are written to `edge`, which holds MR x NR floats.
+            // block lies inside `out`; others are written to `edge`, which holds MR x NR floats. What is
+            // streamed is aligned: `out` and its rows are, and columns are multiples of NR.
             unsafe { kernel.micro_kernel(args) };
             if direct {
                 continue;
@@ -387,6 +465,7 @@ pub(crate) fn strip_product<K: Kernel>(
                 out: out[start * out_stride + col..].as_mut_ptr(),
                 out_stride,
                 add,
+                stream: false,
                 reused,
                 narrow: cols - col <= NARROW,
             };

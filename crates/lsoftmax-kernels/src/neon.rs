@@ -6,7 +6,7 @@
 use std::arch::aarch64::*;
 
 use crate::f32_kernel::F32MicroKernel;
-use crate::kernel::{MicroKernelArgs, Simd};
+use crate::kernel::{MicroKernelArgs, Simd, micro_kernel_of_rows};
 use crate::lanes::{LANES, lanes_of_registers};
 
 const MR: usize = 6;
@@ -74,20 +74,7 @@ impl F32MicroKernel for Neon {
     const NR: usize = NR;
 
     unsafe fn micro_kernel(self, args: MicroKernelArgs<'_, f32>) {
-        macro_rules! rows {
-            ($n:literal) => {
-                // SAFETY: the caller upholds the contract; the row count is the one matched.
-                unsafe { micro_kernel::<$n>(args) }
-            };
-        }
-        match args.rows {
-            1 => rows!(1),
-            2 => rows!(2),
-            3 => rows!(3),
-            4 => rows!(4),
-            5 => rows!(5),
-            _ => rows!(6),
-        }
+        micro_kernel_of_rows!(micro_kernel, args, 1 2 3 4 5, 6)
     }
 }
 

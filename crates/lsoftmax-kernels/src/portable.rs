@@ -1,7 +1,7 @@
 //! The portable path: plain Rust, vectorised by the compiler for the target's baseline.
 
 use crate::f32_kernel::F32MicroKernel;
-use crate::kernel::{MicroKernelArgs, Simd};
+use crate::kernel::{MicroKernelArgs, Simd, micro_kernel_of_rows};
 use crate::lanes::{LANES, PlainLanes};
 
 const MR: usize = 4;
@@ -35,16 +35,7 @@ impl F32MicroKernel for Portable {
     const NR: usize = NR;
 
     unsafe fn micro_kernel(self, args: MicroKernelArgs<'_, f32>) {
-        match args.rows {
-            // SAFETY: the caller upholds the contract; the row count is the one matched.
-            1 => unsafe { micro_kernel::<1>(args) },
-            // SAFETY: as above.
-            2 => unsafe { micro_kernel::<2>(args) },
-            // SAFETY: as above.
-            3 => unsafe { micro_kernel::<3>(args) },
-            // SAFETY: as above.
-            _ => unsafe { micro_kernel::<4>(args) },
-        }
+        micro_kernel_of_rows!(micro_kernel, args, 1 2 3, 4)
     }
 }
 

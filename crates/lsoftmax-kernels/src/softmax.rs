@@ -85,18 +85,20 @@ pub(crate) fn merge<S: Simd>(
     }
 }
 
-/// `eᶻ⁻ˢʰⁱᶠᵗ · scale` for every logit: the softmax's gradient without the label's term.
+/// `eᶻ⁻ˢʰⁱᶠᵗ · scale` for every logit: the softmax's gradient without the label's term. Shift and scale are one per
+/// column. If there are factors, one per row, it is multiplied by these as well.
 #[inline(always)]
 pub(crate) fn probabilities<S: Simd>(
     logits: &[f32],
     width: usize,
-    shift: &[f32],
-    scale: &[f32],
+    (shift, scale): (&[f32], &[f32]),
+    factors: &[f32],
     out: &mut [f32],
 ) {
-    for (z, out) in logits.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+    for (row, (z, out)) in logits.chunks_exact(width).zip(out.chunks_exact_mut(width)).enumerate() {
+        let factor = factors.get(row).copied().unwrap_or(1.0);
         for (((o, z), shift), scale) in out.iter_mut().zip(z).zip(shift).zip(scale) {
-            *o = exp::<S>(*z - *shift) * *scale;
+            *o = exp::<S>(*z - *shift) * *scale * factor;
         }
     }
 }

@@ -4,12 +4,17 @@
 mod amx_emulator;
 mod engines;
 
-use engines::engines;
+use std::sync::Arc;
+
 use lsoftmax_kernels::head::{
     HeadForward, HeadGradients, HeadProblem, LabelGradient, WantedGradients, backward, forward,
 };
-use lsoftmax_kernels::{Engine, Precision};
+use lsoftmax_kernels::{Engine, KernelPath, Precision};
 use lsoftmax_testing::{Congruential, assert_close_to_scale, largest};
+
+fn engines() -> Vec<Engine> {
+    engines::engines_of(&[Precision::F32, Precision::Bf16, Precision::Bf16Weights])
+}
 
 const ALL: WantedGradients = WantedGradients { features: true, weights: true, bias: true };
 
@@ -76,6 +81,17 @@ fn softmax(
 ) -> (HeadForward, Vec<f64>, HeadGradients) {
     let problem = case.problem();
     let pass = forward(engine, &problem, true);
+    let (losses, gradients) = softmax_backward(case, &problem, &pass, wanted);
+    (pass, losses, gradients)
+}
+
+/// The losses and gradients of softmax without a margin, from a forward pass.
+fn softmax_backward(
+    case: &HeadCase,
+    problem: &HeadProblem<'_>,
+    pass: &HeadForward,
+    wanted: WantedGradients,
+) -> (Vec<f64>, HeadGradients) {
     let n = case.labels.len() as f32;
     let mut lse = Vec::new();
     let mut losses = Vec::new();
@@ -93,8 +109,8 @@ fn softmax(
         });
     }
     let upstream = vec![1.0 / n; case.labels.len()];
-    let gradients = backward(&problem, &pass, &upstream, &lse, &labels, wanted);
-    (pass, losses, gradients)
+    let gradients = backward(problem, pass, &upstream, &lse, &labels, wanted);
+    (losses, gradients)
 }
 
 /// Softmax from its definition, in f64.
@@ -213,13 +229,14 @@ fn every_path_agrees_with_the_naive_version_on_loss_and_gradients() {
 #[test]
 fn large_gradients_of_weights_which_are_written_past_the_caches_agree() {
     // At least 16 MB; rows that are whole cache lines, and others.
-    for size in [(5, 512, 8200), (3, 501, 8400)] {
-        let case = HeadCase::new(size, false);
+    let sizes = [(5, 512, 8200), (3, 501, 8400)];
+    for (size, normalised) in sizes.into_iter().flat_map(|size| [(size, false), (size, true)]) {
+        let case = HeadCase { normalised, ..HeadCase::new(size, false) };
         let expected = naive(&case);
         for engine in engines().into_iter().filter(|engine| engine.path().is_available()) {
             let (_, _, found) = softmax(engine, &case, WantedGradients { bias: false, ..ALL });
             let tolerance = if engine.precision() == Precision::F32 { 3e-6 } else { 1.5e-2 };
-            let name = format!("weights of {size:?}, {engine:?}");
+            let name = format!("weights of {size:?}, normalised {normalised}, {engine:?}");
             let (weights, scale) = (&expected.weights, expected.weights_scale);
             assert_close_to_scale(&name, &found.weights, weights, tolerance, scale);
         }
@@ -283,6 +300,66 @@ fn recomputed_logits_give_the_same_bits_as_saved_ones() {
         let labels = vec![LabelGradient { logit: -0.5, across: 1.0, ..Default::default() }; 33];
         let run = |pass| backward(&problem, pass, &[0.1; 33], &lse, &labels, ALL);
         assert!(run(&saved) == run(&recomputed), "{engine:?}");
+    }
+}
+
+/// The engine that differs only in that it does not keep the weights in bf16.
+fn without_kept_weights(engine: Engine) -> Engine {
+    // SAFETY: the path is that of an engine that works.
+    unsafe { Engine::assume(engine.path(), Precision::Bf16) }
+}
+
+fn keeping_engines() -> impl Iterator<Item = Engine> {
+    engines().into_iter().filter(|engine| engine.precision() == Precision::Bf16Weights)
+}
+
+#[test]
+fn weights_kept_in_bf16_give_the_same_bits_as_weights_rounded_in_every_pass() {
+    for (size, normalised) in SIZES.into_iter().zip([false, true].into_iter().cycle()) {
+        let case = HeadCase { normalised, ..HeadCase::new(size, true) };
+        for engine in keeping_engines() {
+            let (expected, losses, gradients) = softmax(without_kept_weights(engine), &case, ALL);
+            assert!(expected.bf16_weights.is_none());
+            let (made, made_losses, made_gradients) = softmax(engine, &case, ALL);
+            assert_eq!((&made.samples, &made_losses), (&expected.samples, &losses), "{engine:?}");
+            assert!(made_gradients == gradients, "{size:?}, {engine:?}");
+            let Some(copy) = made.bf16_weights else { continue };
+
+            // Passes that are given the copy, with saved and with recomputed logits.
+            let problem = case.problem().with_bf16_weights(&copy);
+            for save_logits in [true, false] {
+                let given = forward(engine, &problem, save_logits);
+                assert_eq!(given.samples, expected.samples, "{size:?}, {engine:?}");
+                assert_eq!(given.weight_norms, expected.weight_norms);
+                assert!(given.bf16_weights.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, &copy)));
+                let found = softmax_backward(&case, &problem, &given, ALL).1;
+                assert!(found == gradients, "{size:?}, {engine:?}, saved {save_logits}");
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_kept_in_bf16_take_two_bytes_each_and_are_read_instead_of_the_f32_ones() {
+    let case = HeadCase::new((33, 64, 1500), false);
+    for engine in keeping_engines() {
+        let made = forward(engine, &case.problem(), false);
+        let copy = made.bf16_weights.expect("there are many blocks");
+        let padding = if engine.path() == KernelPath::Amx { 64 } else { 0 };
+        assert_eq!(copy.bytes(), 1500 * (2 * 64 + padding + 4), "{engine:?}");
+        // The copy of other weights changes the logits: so it is read. The label's angle is of W itself.
+        let other =
+            HeadCase { weights: vec![0.0; 1500 * 64], ..HeadCase::new((33, 64, 1500), false) };
+        let pass = forward(engine, &other.problem().with_bf16_weights(&copy), false);
+        assert_eq!(pass.samples[0].plain, made.samples[0].plain);
+        assert_eq!(pass.samples[0].geometry.dot, 0.0);
+        // Another engine or another size does not use it.
+        let unused =
+            forward(without_kept_weights(engine), &case.problem().with_bf16_weights(&copy), false);
+        assert!(unused.bf16_weights.is_none() && unused.samples == made.samples);
+        let smaller = HeadCase::new((33, 64, 1499), false);
+        let remade = forward(engine, &smaller.problem().with_bf16_weights(&copy), false);
+        assert!(remade.bf16_weights.is_some_and(|kept| !Arc::ptr_eq(&kept, &copy)));
     }
 }
 

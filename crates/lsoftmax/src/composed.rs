@@ -29,7 +29,7 @@ pub(crate) fn losses(
     margin: &impl AngularMargin,
     lambda: f64,
 ) -> (Tensor<1>, ComposedPass) {
-    let HeadTensors { features, weight: raw, bias, labels, normalisation } = tensors;
+    let HeadTensors { features, weight: raw, bias, labels, normalisation, .. } = tensors;
     let [samples, _] = features.dims();
     let weight = match normalisation.normalises_weights() {
         true => unit_rows(raw.clone()),

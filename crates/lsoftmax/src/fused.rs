@@ -117,7 +117,16 @@ pub(crate) fn losses(
 ) -> Result<(Tensor<1>, Arc<HeadPass>), HeadError> {
     let tracked = tensors.features.device().is_autodiff() || tensors.weight.device().is_autodiff();
     let inputs = FlexInputs::new(&tensors)?;
-    let forward = head::forward(engine, &inputs.problem()?, tracked);
+    let kept = tensors.weight_copy.of(&inputs.weight);
+    let problem = inputs.problem()?;
+    let problem = match &kept {
+        Some(copy) => problem.with_bf16_weights(copy),
+        None => problem,
+    };
+    let forward = head::forward(engine, &problem, tracked);
+    if let (None, Some(made)) = (&kept, &forward.bf16_weights) {
+        tensors.weight_copy.keep(&inputs.weight, made);
+    }
     let pass = Arc::new(HeadPass::new(inputs, forward, margin, lambda)?);
     let HeadTensors { features, weight, bias, .. } = tensors;
     let (x, w, shared) = (features.into_dispatch(), weight.into_dispatch(), pass.clone());

@@ -12,6 +12,7 @@ use lsoftmax_kernels::head::ShapeError;
 use crate::composed::{self, ComposedPass};
 use crate::fused::{self, HeadPass};
 use crate::normalisation::unit_rows;
+use crate::weight_copy::WeightCopy;
 use crate::{AngularMargin, HeadError, Margin, Normalisation, Norms, Report, SampleRate, lambda};
 
 /// The head of the large-margin softmax.
@@ -63,6 +64,9 @@ pub struct MarginHead<M: AngularMargin = Margin> {
     /// The share of the classes that [`MarginHead::sampled`] draws.
     #[module(skip)]
     pub sample_rate: SampleRate,
+    /// The weights in bf16, if the execution keeps them.
+    #[module(skip)]
+    pub weight_copy: WeightCopy,
 }
 
 /// The loss of a batch, with access to a [`Report`].
@@ -86,6 +90,7 @@ pub(crate) struct HeadTensors {
     pub bias: Option<Tensor<1>>,
     pub labels: Tensor<1, Int>,
     pub normalisation: Normalisation,
+    pub weight_copy: WeightCopy,
 }
 
 #[derive(Clone, Debug)]
@@ -104,7 +109,17 @@ impl<M: AngularMargin> MarginHead<M> {
         execution: Execution,
     ) -> Self {
         let (normalisation, sample_rate) = (Normalisation::None, SampleRate::ALL);
-        Self { weight, bias, log_scale: None, margin, normalisation, execution, sample_rate }
+        let weight_copy = WeightCopy::default();
+        Self {
+            weight,
+            bias,
+            log_scale: None,
+            margin,
+            normalisation,
+            execution,
+            sample_rate,
+            weight_copy,
+        }
     }
 
     /// The loss of a batch. λ comes from a [`LambdaSchedule`](crate::LambdaSchedule) at the
@@ -148,8 +163,26 @@ impl<M: AngularMargin> MarginHead<M> {
 
     /// This head with another margin, which need not be a [`Margin`]: see [`AngularMargin`].
     pub fn with_margin<N: AngularMargin>(self, margin: N) -> MarginHead<N> {
-        let Self { weight, bias, log_scale, normalisation, execution, sample_rate, .. } = self;
-        MarginHead { weight, bias, log_scale, margin, normalisation, execution, sample_rate }
+        let Self {
+            weight,
+            bias,
+            log_scale,
+            normalisation,
+            execution,
+            sample_rate,
+            weight_copy,
+            ..
+        } = self;
+        MarginHead {
+            weight,
+            bias,
+            log_scale,
+            margin,
+            normalisation,
+            execution,
+            sample_rate,
+            weight_copy,
+        }
     }
 
     /// This head with another normalisation, and a scale that is not learned.
@@ -194,7 +227,7 @@ impl<M: AngularMargin> MarginHead<M> {
     /// This head with another execution. [`Execution::Composed`] uses Burn's own operations on the CPU
     /// too: the readable definition of the loss, for comparison.
     pub fn with_execution(mut self, execution: Execution) -> Self {
-        self.execution = execution;
+        (self.execution, self.weight_copy) = (execution, WeightCopy::default());
         self
     }
 
@@ -294,7 +327,8 @@ impl<M: AngularMargin> MarginHead<M> {
         }
         let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
         let features = self.normalised(features);
-        Ok(HeadTensors { features, weight, bias, labels, normalisation: self.normalisation })
+        let (normalisation, weight_copy) = (self.normalisation, self.weight_copy.clone());
+        Ok(HeadTensors { features, weight, bias, labels, normalisation, weight_copy })
     }
 }
 

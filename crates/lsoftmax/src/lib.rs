@@ -33,6 +33,7 @@ mod row_sgd;
 mod sampling;
 mod successors;
 mod successors_config;
+mod weight_copy;
 
 pub use angular::AngularMargin;
 pub use config::LSoftmaxConfig;
@@ -52,6 +53,7 @@ pub use row_sgd::RowSgd;
 pub use sampling::{SampleRate, SampleRateError, SampledHead};
 pub use successors::{AdditiveMargin, AngleError, CombinedMargin, Continuation, CosineMargin};
 pub use successors_config::{ASoftmaxConfig, ArcFaceConfig, CosFaceConfig, NormSoftmaxConfig};
+pub use weight_copy::WeightCopy;
 
 /// The example of the repository's README, which is compiled and run as a test.
 #[cfg(doctest)]

@@ -5,6 +5,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::fused::label_indices;
+use crate::weight_copy::WeightCopy;
 use crate::{AngularMargin, HeadError, MarginHead};
 
 /// The share of the classes that a step uses besides those of its own samples; above 0 and at most 1.
@@ -150,6 +151,7 @@ impl<M: AngularMargin> MarginHead<M> {
         let head = Self {
             weight: selected(&self.weight, rows.clone()),
             bias: self.bias.as_ref().map(|bias| selected(bias, rows.clone())),
+            weight_copy: WeightCopy::default(),
             ..self.clone()
         };
         Ok(SampledHead { head, classes: rows, labels })

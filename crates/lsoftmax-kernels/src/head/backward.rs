@@ -8,15 +8,19 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::bf16_weights::{Bf16Weights, BlockWeights};
 use super::blocking::{
-    BlockPlan, SamplesByLabel, block_logits, mask_labels, pack_features, pack_samples,
+    Block, BlockPlan, SamplesByLabel, block_logits, in_pool, mask_labels, pack_features,
+    pack_samples,
 };
 use super::forward::{HeadSample, SamplesForward};
 use super::label::{LabelGradient, project};
 use super::{HeadForward, HeadProblem};
 use crate::buffer::Buffer;
 use crate::engine::with_kernel;
-use crate::kernel::{Kernel, LeftOperand, OperandWord, Output, ProductShape, product, right_len};
+use crate::kernel::{
+    Kernel, LeftOperand, OperandWord, Output, ProductShape, Simd, product, right_len,
+};
 use crate::softmax::{finite_or_zero, probabilities, row_sums, scale_rows};
 
 /// Which gradients to compute.
@@ -58,6 +62,18 @@ pub fn backward(
 ) -> HeadGradients {
     let lengths = [forward.samples.len(), upstream.len(), lse.len(), labels.len()];
     assert_eq!(lengths, [problem.samples(); 4], "one entry per sample");
+    in_pool(problem, || in_this_pool(problem, forward, upstream, lse, labels, wanted))
+}
+
+/// The same on a thread of the pool, if there is enough work for several.
+fn in_this_pool(
+    problem: &HeadProblem<'_>,
+    forward: &HeadForward,
+    upstream: &[f32],
+    lse: &[f64],
+    labels: &[LabelGradient],
+    wanted: WantedGradients,
+) -> HeadGradients {
     let mut features = Buffer::new(if wanted.features { problem.features.len() } else { 0 });
     let run_part = |part: &SamplesForward, features: &mut [f32]| {
         let range = part.range.clone();
@@ -110,6 +126,8 @@ struct BackwardTask<'a> {
     bias: &'a mut [f32],
     /// The features' gradient of these classes.
     features: &'a mut [f32],
+    /// Whether `features` holds something to add it to.
+    add: bool,
 }
 
 /// Weights' gradients of at least this many bytes are written past the caches.
@@ -124,6 +142,8 @@ struct BackwardScratch {
     /// Operands of the features' gradient: the columns of the softmax, and the weights.
     columns: Buffer,
     right: Buffer,
+    /// A block of the weights' gradient that is not written in place.
+    gradient: Buffer,
 }
 
 /// Computes some samples: writes the features' gradient, and returns those of weights and bias.
@@ -151,7 +171,8 @@ fn run<K: Kernel>(
         problem,
         plan,
         by_label: SamplesByLabel::new(problem.labels, &plan),
-        class_scales: &forward.class_scales,
+        class_scales: forward.class_scales(),
+        bf16_weights: forward.bf16_weights.as_deref(),
         saved_logits: &part.saved_logits,
         labels,
         wanted,
@@ -182,8 +203,9 @@ struct HeadBackwardPass<'a, K: Kernel> {
     problem: &'a HeadProblem<'a>,
     plan: BlockPlan,
     by_label: SamplesByLabel,
-    /// 1/|W_j| of every class; empty unless weights are normalised.
+    /// 1/|W_j| of every class; not read unless weights are normalised.
     class_scales: &'a [f32],
+    bf16_weights: Option<&'a Bf16Weights>,
     saved_logits: &'a [f32],
     labels: &'a [LabelGradient],
     wanted: WantedGradients,
@@ -200,6 +222,20 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
         let buffer = |wanted: bool, len| Buffer::new(if wanted { len } else { 0 });
         let mut weights = buffer(wanted.weights, self.problem.weights.len());
         let mut bias = buffer(wanted.bias, plan.classes);
+        if plan.blocks() == 1 {
+            // Nothing else contributes to the features' gradient: it needs no memory of its own.
+            self.sum_features(features, &[]);
+            let (own_weights, own_bias) = (&mut weights[..], &mut bias[..]);
+            let task = BackwardTask {
+                blocks: 0..1,
+                weights: own_weights,
+                bias: own_bias,
+                features,
+                add: true,
+            };
+            self.run_of_blocks(&mut BackwardScratch::default(), task);
+            return [weights, bias];
+        }
         let runs = plan.runs(features.len());
         let mut run_features = Buffer::new(runs.len() * features.len());
         let (mut weights_left, mut bias_left) = (&mut weights[..], &mut bias[..]);
@@ -210,7 +246,7 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
             let weights = weights_left.split_off_mut(..classes.len() * depth).unwrap_or_default();
             let bias = bias_left.split_off_mut(..classes.len()).unwrap_or_default();
             let features = features_left.split_off_mut(..features.len()).unwrap_or_default();
-            BackwardTask { blocks, weights, bias, features }
+            BackwardTask { blocks, weights, bias, features, add: false }
         });
         plan.for_each(tasks.collect(), BackwardScratch::default, |scratch, task| {
             self.run_of_blocks(scratch, task)
@@ -229,8 +265,17 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
             let bias = task.bias.split_off_mut(..classes).unwrap_or_default();
             self.block(scratch, block, weights.unwrap_or_default(), bias);
             if self.wanted.features {
-                self.add_to_features(scratch, block, task.features, block > task.blocks.start);
+                let add = task.add || block > task.blocks.start;
+                self.add_to_features(scratch, block, task.features, add);
             }
+        }
+    }
+
+    /// The weights of a block, in bf16 if there is such a copy.
+    fn weights(&self, classes: &Range<usize>) -> BlockWeights<'_> {
+        match self.bf16_weights {
+            Some(copy) => BlockWeights::Bf16(copy.rows(classes)),
+            None => BlockWeights::F32(self.problem.weights_of(classes)),
         }
     }
 
@@ -243,43 +288,33 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
         bias: &mut [f32],
     ) {
         let (kernel, problem, width) = (self.kernel, self.problem, self.plan.width);
-        let BackwardScratch { words, logits, softmax, .. } = scratch;
+        let BackwardScratch { words, logits, softmax, gradient, .. } = scratch;
         let classes = self.plan.class_range(block);
         let scales = self.class_scales.get(classes.clone()).unwrap_or_default();
 
         let saved = self.plan.saved_range(block).and_then(|range| self.saved_logits.get(range));
         let logits = saved.unwrap_or_else(|| {
             logits.resize(classes.len() * width);
-            block_logits(
-                kernel,
-                problem,
-                (classes.clone(), scales),
-                self.samples_right.words(),
-                words,
-                logits,
-                width,
-            );
+            let own = Block { classes: classes.clone(), weights: self.weights(&classes), scales };
+            let right = self.samples_right.words();
+            block_logits(kernel, problem, own, right, words, logits, width);
             mask_labels(problem, &self.plan, &self.by_label, block, logits);
             logits
         });
         softmax.resize(classes.len() * width);
+        let columns = (&self.shift[..], &self.scale[..]);
+        let factors = if problem.normalised_weights { scales } else { &[] };
         kernel.vectorize(
             #[inline(always)]
-            || probabilities::<K::Simd>(logits, width, &self.shift, &self.scale, softmax),
+            || match self.wanted.bias {
+                true => {
+                    probabilities::<K::Simd>(logits, width, columns, &[], softmax);
+                    row_sums(softmax, width, bias);
+                    scale_rows(softmax, width, factors);
+                }
+                false => probabilities::<K::Simd>(logits, width, columns, factors, softmax),
+            },
         );
-
-        if self.wanted.bias {
-            kernel.vectorize(
-                #[inline(always)]
-                || row_sums(softmax, width, bias),
-            );
-        }
-        if problem.normalised_weights {
-            kernel.vectorize(
-                #[inline(always)]
-                || scale_rows(softmax, width, scales),
-            );
-        }
         if self.wanted.weights {
             let shape = ProductShape {
                 rows: classes.len(),
@@ -288,21 +323,35 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
             };
             let left = kernel.left_rows(softmax, width, words);
             let right = self.features_right.words();
-            // The whole gradient does not fit in cache; the projection reads it once more.
+            // The whole gradient does not fit in cache.
             let large = size_of_val(problem.weights) >= STREAMED_BYTES;
-            let output = match large && !problem.normalised_weights {
-                true => Output::Stream,
-                false => Output::Overwrite,
-            };
+            if large && problem.normalised_weights {
+                // The projection reads the block once more.
+                gradient.resize(weights.len());
+                product(kernel, left, right, shape, gradient, problem.depth, Output::Overwrite);
+                self.add_labels(block, gradient, bias);
+                self.project(&classes, gradient);
+                kernel.simd().stream(gradient, weights);
+                kernel.simd().fence();
+                return;
+            }
+            let output = if large { Output::Stream } else { Output::Overwrite };
             product(kernel, left, right, shape, weights, problem.depth, output);
         }
         self.add_labels(block, weights, bias);
         if problem.normalised_weights && self.wanted.weights {
-            for ((row, scale), class) in
-                weights.chunks_exact_mut(problem.depth).zip(scales).zip(classes.clone())
-            {
-                project(kernel, row, problem.weight(class), *scale);
-            }
+            self.project(&classes, weights);
+        }
+    }
+
+    /// Projects the gradients of some classes.
+    fn project(&self, classes: &Range<usize>, gradients: &mut [f32]) {
+        let (rows, scales) =
+            (self.problem.weights_of(classes), &self.class_scales[classes.clone()]);
+        let depth = self.problem.depth;
+        let rows = rows.chunks_exact(depth).zip(scales);
+        for (gradient, (weight, scale)) in gradients.chunks_exact_mut(depth).zip(rows) {
+            project(self.kernel, gradient, weight, *scale);
         }
     }
 
@@ -318,9 +367,8 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
         let (kernel, depth, width) = (self.kernel, self.problem.depth, self.plan.width);
         let classes = self.plan.class_range(block);
         let BackwardScratch { softmax, columns, right, .. } = scratch;
-        let own = &self.problem.weights[classes.start * depth..classes.end * depth];
         right.resize(right_len::<K>(classes.len(), depth));
-        kernel.pack_right(own, depth, 0, right.words_mut());
+        self.weights(&classes).pack_right(kernel, depth, right.words_mut());
         columns.resize(K::left_columns_len(classes.len(), width));
         let (row_stride, depth_stride) = kernel.left_columns(softmax, width, columns.words_mut());
         let shape = ProductShape {

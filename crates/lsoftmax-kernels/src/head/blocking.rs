@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::bf16_weights::BlockWeights;
 use super::{HeadProblem, SAVED_LOGITS_BYTES};
 use crate::buffer::Buffer;
 use crate::kernel::{Kernel, OperandWord, Output, ProductShape, product, right_len};
@@ -36,6 +37,12 @@ pub(super) fn sample_parts<K: Kernel>(problem: &HeadProblem<'_>) -> Vec<Range<us
     };
     let size = samples.div_ceil(parts).next_multiple_of(PART_SAMPLES);
     (0..samples).step_by(size).map(|start| start..(start + size).min(samples)).collect()
+}
+
+/// Runs `f` on a thread of the pool if it will share its work with others: a parallel loop that is started
+/// elsewhere wakes a thread of the pool and waits for it, every time.
+pub(super) fn in_pool<R: Send>(problem: &HeadProblem<'_>, f: impl FnOnce() -> R + Send) -> R {
+    if problem.work() < MIN_PARALLEL_WORK { f() } else { rayon::scope(|_| f()) }
 }
 
 /// The division of a problem's classes.
@@ -191,24 +198,31 @@ impl SamplesByLabel {
     }
 }
 
-/// The logits of a block's classes for all samples, W·x + b, one row per class. If weights are
-/// normalised, `scales` are 1/|W| of these classes, otherwise it is empty.
+/// A block's classes and weights.
+pub(super) struct Block<'a> {
+    pub classes: Range<usize>,
+    pub weights: BlockWeights<'a>,
+    /// 1/|W| of these classes; not read unless weights are normalised.
+    pub scales: &'a [f32],
+}
+
+/// The logits of a block's classes for all samples, W·x + b, one row per class.
 pub(super) fn block_logits<K: Kernel>(
     kernel: K,
     problem: &HeadProblem<'_>,
-    (classes, scales): (Range<usize>, &[f32]),
+    block: Block<'_>,
     samples_right: &[K::Word],
     words: &mut Buffer,
     logits: &mut [f32],
     width: usize,
 ) {
-    let weights = &problem.weights[classes.start * problem.depth..classes.end * problem.depth];
+    let Block { classes, weights, scales } = block;
     let shape = ProductShape {
         rows: classes.len(),
         cols: width.min(problem.samples().next_multiple_of(K::NR)),
         depth: problem.depth.div_ceil(K::Word::ELEMENTS),
     };
-    let left = kernel.left_rows(weights, problem.depth, words);
+    let left = weights.left(kernel, problem.depth, words);
     product(kernel, left, samples_right, shape, logits, width, Output::Overwrite);
     if problem.normalised_weights {
         kernel.vectorize(

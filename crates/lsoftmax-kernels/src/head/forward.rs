@@ -1,18 +1,20 @@
 //! The forward pass: an online log-sum-exp over blocks of classes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::HeadProblem;
+use super::bf16_weights::{Bf16Weights, BlockWeights};
 use super::blocking::{
-    BlockPlan, SamplesByLabel, block_logits, mask_labels, pack_samples, sample_parts,
+    Block, BlockPlan, SamplesByLabel, block_logits, in_pool, mask_labels, pack_samples,
+    sample_parts,
 };
 use super::label::{Geometry, geometry};
 use crate::buffer::Buffer;
-use crate::engine::Engine;
-use crate::engine::with_kernel;
-use crate::kernel::Kernel;
+use crate::engine::{Engine, Precision, with_kernel};
+use crate::kernel::{Bf16Pair, Kernel};
 use crate::softmax::{max_and_sum, merge, sum_of_squares};
 
 /// The forward pass's results for one sample.
@@ -37,9 +39,12 @@ pub struct HeadForward {
     pub samples: Vec<HeadSample>,
     /// The smallest and the largest |W_j|. One of them is not finite if a weight is not.
     pub weight_norms: (f32, f32),
+    /// The copy of the weights that the pass made or was given. None unless the engine keeps one, and with so
+    /// few classes that it would be of no use.
+    pub bf16_weights: Option<Arc<Bf16Weights>>,
     pub(super) engine: Engine,
-    /// 1/|W_j| of every class, 0 where W_j is zero; empty unless weights are normalised.
-    pub(super) class_scales: Vec<f32>,
+    /// 1/|W_j| of every class, 0 where W_j is zero; empty unless weights are normalised, or if the copy has it.
+    class_scales: Vec<f32>,
     /// Of each part of the samples.
     pub(super) parts: Vec<SamplesForward>,
 }
@@ -56,6 +61,11 @@ impl HeadForward {
     /// The engine that computed the forward pass, and will compute the backward pass.
     pub fn engine(&self) -> Engine {
         self.engine
+    }
+
+    /// 1/|W_j| of every class; empty if it is not needed.
+    pub(super) fn class_scales(&self) -> &[f32] {
+        self.bf16_weights.as_ref().map_or(&self.class_scales, |copy| &copy.scales)
     }
 }
 
@@ -77,13 +87,17 @@ struct ForwardTask<'a> {
     sum: &'a mut [f32],
     norms: &'a mut (f32, f32),
     scales: &'a mut [f32],
+    /// Where to keep the weights in bf16, if they are kept.
+    rows: Option<&'a mut [Bf16Pair]>,
     saved_logits: Option<&'a mut [f32]>,
 }
 
 /// Computes the forward pass. If a backward pass will follow, `save_logits` spares it from computing
 /// logits again.
 pub fn forward(engine: Engine, problem: &HeadProblem<'_>, save_logits: bool) -> HeadForward {
-    with_kernel!(engine, |kernel| run_parts(kernel, engine, problem, save_logits))
+    in_pool(problem, || {
+        with_kernel!(engine, |kernel| run_parts(kernel, engine, problem, save_logits))
+    })
 }
 
 /// Computes every part of the samples by itself.
@@ -119,17 +133,33 @@ fn run<K: Kernel>(
     let plan = BlockPlan::new::<K>(problem);
     let by_label = SamplesByLabel::new(problem.labels, &plan);
     let samples_right = pack_samples(kernel, problem, &plan);
-    let width = plan.width;
+    let (classes, width) = (problem.classes, plan.width);
+    let given = problem.bf16_weights(engine);
+    // The weights of a single block are rounded in no time, and its samples may be divided among threads.
+    let keeps =
+        engine.precision() == Precision::Bf16Weights && plan.blocks() > 1 && given.is_none();
+    let stride = K::bf16_stride(problem.depth);
+    let mut rows = Buffer::new(if keeps { classes * stride } else { 0 });
+    let mut rows_left = rows.words_mut();
+    let needs_scales = given.is_none() && (keeps || problem.normalised_weights);
+    let mut class_scales = vec![0.0; if needs_scales { classes } else { 0 }];
+    let mut scales_left = class_scales.as_mut_slice();
     let mut saved_logits = Buffer::new(if save_logits { plan.saved_classes * width } else { 0 });
     let mut saved_left = &mut saved_logits[..];
     let mut labels = vec![LabelLogit::default(); problem.samples()];
     let mut labels_left = labels.as_mut_slice();
-    let mut class_scales = vec![0.0; if problem.normalised_weights { problem.classes } else { 0 }];
-    let mut scales_left = class_scales.as_mut_slice();
     let mut running = RunningLogSumExp::new(problem, &plan);
-    let mut norms = NO_NORMS;
+    let mut norms = given.map_or(NO_NORMS, |copy| copy.norms);
     let mut partial = vec![0.0f32; 2 * width * plan.group_blocks];
     let mut block_norms = vec![NO_NORMS; plan.group_blocks];
+    let pass = HeadForwardPass {
+        kernel,
+        problem,
+        plan,
+        by_label: &by_label,
+        samples_right: samples_right.words(),
+        bf16_weights: given.map(|copy| &**copy),
+    };
 
     for group in plan.groups() {
         let mut tasks = Vec::with_capacity(group.len());
@@ -141,20 +171,19 @@ fn run<K: Kernel>(
                 .saved_range(block)
                 .filter(|_| save_logits)
                 .and_then(|range| saved_left.split_off_mut(..range.len()));
-            let scales = scales_left.split_off_mut(..plan.class_range(block).len());
+            let classes = plan.class_range(block).len();
             tasks.push(ForwardTask {
                 block,
                 labels: own.unwrap_or_default(),
                 max,
                 sum,
                 norms,
-                scales: scales.unwrap_or_default(),
+                scales: scales_left.split_off_mut(..classes).unwrap_or_default(),
+                rows: rows_left.split_off_mut(..classes * stride),
                 saved_logits,
             });
         }
-        plan.for_each(tasks, ForwardScratch::default, |scratch, task| {
-            forward_block(kernel, problem, &plan, &by_label, samples_right.words(), scratch, task);
-        });
+        plan.for_each(tasks, ForwardScratch::default, |scratch, task| pass.block(scratch, task));
         let parts = partial.chunks_exact(2 * width).zip(&block_norms);
         for (block, (part, block_norms)) in group.zip(parts) {
             let (max, sum) = part.split_at(width);
@@ -172,7 +201,13 @@ fn run<K: Kernel>(
         sample.correct = before < label.plain && after <= label.plain;
     }
     let parts = vec![SamplesForward { range: 0..problem.samples(), saved_logits }];
-    HeadForward { samples, weight_norms: norms, engine, class_scales, parts }
+    let bf16_weights = if keeps {
+        let (depth, scales) = (problem.depth, std::mem::take(&mut class_scales));
+        Some(Arc::new(Bf16Weights { engine, depth, stride, rows, scales, norms }))
+    } else {
+        given.cloned()
+    };
+    HeadForward { samples, weight_norms: norms, engine, class_scales, bf16_weights, parts }
 }
 
 /// Working memory of a thread.
@@ -182,51 +217,71 @@ struct ForwardScratch {
     logits: Buffer,
 }
 
-fn forward_block<K: Kernel>(
+/// The forward pass of a head.
+struct HeadForwardPass<'a, K: Kernel> {
     kernel: K,
-    problem: &HeadProblem<'_>,
-    plan: &BlockPlan,
-    by_label: &SamplesByLabel,
-    samples_right: &[K::Word],
-    scratch: &mut ForwardScratch,
-    task: ForwardTask<'_>,
-) {
-    let (classes, width) = (plan.class_range(task.block), plan.width);
-    let ForwardScratch { words, logits } = scratch;
-    let logits = match task.saved_logits {
-        Some(saved_logits) => saved_logits,
-        None => {
-            logits.resize(classes.len() * width);
-            logits
-        }
-    };
-    *task.norms = NO_NORMS;
-    for (index, class) in classes.clone().enumerate() {
-        let norm = norm(kernel, problem.weight(class));
-        *task.norms = merge_norms(*task.norms, (norm, norm));
-        if let Some(scale) = task.scales.get_mut(index) {
-            *scale = if norm == 0.0 { 0.0 } else { norm.recip().min(f32::MAX) };
-        }
-    }
-    let own = (classes.clone(), &*task.scales);
-    block_logits(kernel, problem, own, samples_right, words, logits, width);
+    problem: &'a HeadProblem<'a>,
+    plan: BlockPlan,
+    by_label: &'a SamplesByLabel,
+    samples_right: &'a [K::Word],
+    /// A copy of the weights that was made earlier.
+    bf16_weights: Option<&'a Bf16Weights>,
+}
 
-    for (sample, label) in by_label.in_block(task.block).iter().zip(task.labels) {
-        let sample = *sample as usize;
-        let row = problem.labels[sample] as usize - classes.start;
-        let column = |row: usize| logits[row * width + sample];
-        let largest = |rows: Range<usize>| rows.map(column).fold(f32::NEG_INFINITY, f32::max);
-        *label = LabelLogit {
-            plain: column(row),
-            before: largest(0..row),
-            after: largest(row + 1..classes.len()),
+impl<K: Kernel> HeadForwardPass<'_, K> {
+    fn block(&self, scratch: &mut ForwardScratch, task: ForwardTask<'_>) {
+        let Self { kernel, problem, plan, by_label, .. } = *self;
+        let (classes, width) = (plan.class_range(task.block), plan.width);
+        let ForwardScratch { words, logits } = scratch;
+        let logits = match task.saved_logits {
+            Some(saved_logits) => saved_logits,
+            None => {
+                logits.resize(classes.len() * width);
+                logits
+            }
         };
+        *task.norms = NO_NORMS;
+        let (weights, scales) = if let Some(copy) = self.bf16_weights {
+            *task.norms = copy.norms;
+            (BlockWeights::Bf16(copy.rows(&classes)), &copy.scales[classes.clone()])
+        } else {
+            let own = problem.weights_of(&classes);
+            for (index, weight) in own.chunks_exact(problem.depth).enumerate() {
+                let norm = norm(kernel, weight);
+                *task.norms = merge_norms(*task.norms, (norm, norm));
+                if let Some(scale) = task.scales.get_mut(index) {
+                    *scale = if norm == 0.0 { 0.0 } else { norm.recip().min(f32::MAX) };
+                }
+            }
+            let weights = match task.rows {
+                Some(rows) => {
+                    kernel.round_rows(own, problem.depth, rows);
+                    BlockWeights::Bf16(rows)
+                }
+                None => BlockWeights::F32(own),
+            };
+            (weights, &*task.scales)
+        };
+        let block = Block { classes: classes.clone(), weights, scales };
+        block_logits(kernel, problem, block, self.samples_right, words, logits, width);
+
+        for (sample, label) in by_label.in_block(task.block).iter().zip(task.labels) {
+            let sample = *sample as usize;
+            let row = problem.labels[sample] as usize - classes.start;
+            let column = |row: usize| logits[row * width + sample];
+            let largest = |rows: Range<usize>| rows.map(column).fold(f32::NEG_INFINITY, f32::max);
+            *label = LabelLogit {
+                plain: column(row),
+                before: largest(0..row),
+                after: largest(row + 1..classes.len()),
+            };
+        }
+        mask_labels(problem, &plan, by_label, task.block, logits);
+        kernel.vectorize(
+            #[inline(always)]
+            || max_and_sum::<K::Simd>(logits, width, task.max, task.sum),
+        );
     }
-    mask_labels(problem, plan, by_label, task.block, logits);
-    kernel.vectorize(
-        #[inline(always)]
-        || max_and_sum::<K::Simd>(logits, width, task.max, task.sum),
-    );
 }
 
 /// Each sample's log-sum-exp and maxima over the blocks merged so far, without its label.

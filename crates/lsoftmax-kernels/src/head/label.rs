@@ -7,8 +7,6 @@
 
 use crate::kernel::{Kernel, Simd};
 
-const LANES: usize = 16;
-
 /// A sample x and the weights W_y of its class: the parts of the cosine between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Geometry {
@@ -35,30 +33,12 @@ pub struct LabelGradient {
 
 #[inline(always)]
 pub(super) fn geometry<K: Kernel>(kernel: K, feature: &[f32], weight: &[f32]) -> Geometry {
-    kernel.vectorize(
+    let pairs = [(feature, weight), (feature, feature), (weight, weight)];
+    let [dot, feature_square, weight_square] = kernel.vectorize(
         #[inline(always)]
-        || Geometry {
-            dot: dot(feature, weight),
-            feature_norm: dot(feature, feature).sqrt(),
-            weight_norm: dot(weight, weight).sqrt(),
-        },
-    )
-}
-
-#[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f64 {
-    let mut sums = [0.0f64; LANES];
-    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest = a.remainder().iter().zip(b.remainder());
-    for (sum, (a, b)) in sums.iter_mut().zip(rest) {
-        *sum = f64::from(*a) * f64::from(*b);
-    }
-    for (a, b) in a.zip(b) {
-        for lane in 0..LANES {
-            sums[lane] += f64::from(a[lane]) * f64::from(b[lane]);
-        }
-    }
-    sums.iter().sum()
+        || kernel.simd().wide_dots(pairs),
+    );
+    Geometry { dot, feature_norm: feature_square.sqrt(), weight_norm: weight_square.sqrt() }
 }
 
 /// Subtracts from a gradient of W its component along W, given 1/|W|: the gradient of a function of W/|W|.
@@ -67,7 +47,8 @@ pub(super) fn project<K: Kernel>(kernel: K, gradient: &mut [f32], weight: &[f32]
         #[inline(always)]
         || {
             let scale = f64::from(scale);
-            let along = -dot(gradient, weight) * scale * scale;
+            let [dot] = kernel.simd().wide_dots([(&*gradient, weight)]);
+            let along = -dot * scale * scale;
             let terms = gradient.iter_mut().zip(weight);
             if along.abs() < 1e30 {
                 let along = along as f32;

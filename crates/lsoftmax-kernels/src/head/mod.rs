@@ -11,13 +11,18 @@
 //! in cache.
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use crate::engine::Engine;
 
 mod backward;
+mod bf16_weights;
 mod blocking;
 mod forward;
 mod label;
 
 pub use backward::{HeadGradients, WantedGradients, backward};
+pub use bf16_weights::Bf16Weights;
 pub use forward::{HeadForward, HeadSample, forward};
 pub use label::{Geometry, LabelGradient};
 
@@ -72,6 +77,7 @@ pub struct HeadProblem<'a> {
     depth: usize,
     classes: usize,
     normalised_weights: bool,
+    bf16_weights: Option<&'a Arc<Bf16Weights>>,
 }
 
 impl<'a> HeadProblem<'a> {
@@ -106,7 +112,16 @@ impl<'a> HeadProblem<'a> {
             let label = labels[sample].into();
             return Err(ShapeError::Label { sample, label, classes });
         }
-        Ok(Self { features, weights, bias, labels, depth, classes, normalised_weights: false })
+        Ok(Self {
+            features,
+            weights,
+            bias,
+            labels,
+            depth,
+            classes,
+            normalised_weights: false,
+            bf16_weights: None,
+        })
     }
 
     /// The same with logits W_j·x/|W_j| + b_j. A class whose weights are all zero has the logit b_j, and
@@ -116,6 +131,15 @@ impl<'a> HeadProblem<'a> {
     /// contain the factor 1/|W_y|, and its `along_weight`, which does not change the direction, is 0.
     pub fn with_normalised_weights(mut self) -> Self {
         self.normalised_weights = true;
+        self
+    }
+
+    /// The same with a copy of the weights in bf16, which an earlier forward pass made of the same weights. It
+    /// is not used if its engine or its sizes are others.
+    ///
+    /// The kernels cannot see whether the weights have changed since; the caller must know.
+    pub fn with_bf16_weights(mut self, copy: &'a Arc<Bf16Weights>) -> Self {
+        self.bf16_weights = Some(copy);
         self
     }
 
@@ -136,6 +160,16 @@ impl<'a> HeadProblem<'a> {
             labels: &self.labels[samples.clone()],
             ..*self
         }
+    }
+
+    /// The copy of the weights, if it fits.
+    fn bf16_weights(&self, engine: Engine) -> Option<&'a Arc<Bf16Weights>> {
+        self.bf16_weights.filter(|copy| copy.is_for(engine, self.classes, self.depth))
+    }
+
+    /// The weights of some classes.
+    fn weights_of(&self, classes: &Range<usize>) -> &'a [f32] {
+        &self.weights[classes.start * self.depth..classes.end * self.depth]
     }
 
     fn feature(&self, sample: usize) -> &'a [f32] {

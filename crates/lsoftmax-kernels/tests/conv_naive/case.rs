@@ -285,7 +285,7 @@ impl Comparison<'_> {
                     );
                 }
             }
-            Precision::Bf16 => {
+            _ => {
                 let scale = rms(values).max(*usual);
                 let (error, most) = (rms(&errors), BF16_TOLERANCE * depth * scale + rms(&open));
                 assert!(error <= most, "{}\nis off by {error:e} > {most:e} of {scale:e}", name());

@@ -202,7 +202,7 @@ impl<'a> NaiveStack<'a> {
 
         let near = match self.precision {
             Precision::F32 => 4e-6,
-            Precision::Bf16 => 1.0 / 4096.0,
+            _ => 1.0 / 4096.0,
         };
         let ambiguous = {
             let near = near * largest(&u);
