@@ -6,7 +6,9 @@
 use std::arch::x86_64::*;
 
 use crate::f32_kernel::F32MicroKernel;
-use crate::kernel::{MicroKernelArgs, OperandWord, Simd, micro_kernel_of_rows, wide_products};
+use crate::kernel::{
+    MicroKernelArgs, OperandWord, Simd, WIDE_LANES, micro_kernel_of_rows, wide_products,
+};
 use crate::lanes::{LANES, lanes_of_registers};
 
 pub(crate) const MR: usize = 14;
@@ -136,12 +138,13 @@ impl F32MicroKernel for Avx512 {
 fn wide_dots<const N: usize>(pairs: [(&[f32], &[f32]); N]) -> [f64; N] {
     let mut sums = [[_mm512_setzero_pd(); 2]; N];
     for (sums, (a, b)) in sums.iter_mut().zip(pairs) {
-        let rest = wide_products(a.as_chunks::<LANES>().1, b.as_chunks::<LANES>().1);
+        let rest = wide_products(a.as_chunks::<WIDE_LANES>().1, b.as_chunks::<WIDE_LANES>().1);
         // SAFETY: sixteen numbers fill two registers.
         *sums = unsafe { [_mm512_loadu_pd(rest.as_ptr()), _mm512_loadu_pd(rest[8..].as_ptr())] };
     }
     let rows = pairs.map(|(a, b)| (a.as_chunks::<8>().0, b.as_chunks::<8>().0));
-    let halves = pairs.iter().map(|(a, b)| a.len().min(b.len()) / LANES * 2).min().unwrap_or(0);
+    let halves =
+        pairs.iter().map(|(a, b)| a.len().min(b.len()) / WIDE_LANES * 2).min().unwrap_or(0);
     for half in (0..halves).step_by(2) {
         for (sums, (a, b)) in sums.iter_mut().zip(rows) {
             for (offset, sum) in sums.iter_mut().enumerate() {
@@ -154,7 +157,7 @@ fn wide_dots<const N: usize>(pairs: [(&[f32], &[f32]); N]) -> [f64; N] {
     }
     let mut dots = [0.0; N];
     for (dot, [low, high]) in dots.iter_mut().zip(sums) {
-        let mut lanes = [0.0; LANES];
+        let mut lanes = [0.0; WIDE_LANES];
         // SAFETY: as above.
         unsafe {
             _mm512_storeu_pd(lanes.as_mut_ptr(), low);

@@ -136,10 +136,11 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         pairs.map(
             #[inline(always)]
             |(a, b)| {
-                let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+                let ((a, a_rest), (b, b_rest)) =
+                    (a.as_chunks::<WIDE_LANES>(), b.as_chunks::<WIDE_LANES>());
                 let mut sums = wide_products(a_rest, b_rest);
                 for (a, b) in a.iter().zip(b) {
-                    for lane in 0..LANES {
+                    for lane in 0..WIDE_LANES {
                         sums[lane] += f64::from(a[lane]) * f64::from(b[lane]);
                     }
                 }
@@ -172,10 +173,13 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
-/// The products of fewer than [`LANES`] numbers, and zeros.
+/// Partial sums of [`Simd::wide_dots`].
+pub(crate) const WIDE_LANES: usize = 16;
+
+/// The products of fewer than [`WIDE_LANES`] numbers, and zeros.
 #[inline(always)]
-pub(crate) fn wide_products(a: &[f32], b: &[f32]) -> [f64; LANES] {
-    let mut products = [0.0; LANES];
+pub(crate) fn wide_products(a: &[f32], b: &[f32]) -> [f64; WIDE_LANES] {
+    let mut products = [0.0; WIDE_LANES];
     for (product, (a, b)) in products.iter_mut().zip(a.iter().zip(b)) {
         *product = f64::from(*a) * f64::from(*b);
     }

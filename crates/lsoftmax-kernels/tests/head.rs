@@ -449,6 +449,32 @@ fn weight_norms_are_correct_where_their_squares_overflow_or_underflow_f32() {
 }
 
 #[test]
+fn the_angle_to_the_own_class_has_the_precision_of_f64() {
+    for depth in [1, 7, 8, 15, 16, 17, 33, 512] {
+        let case = HeadCase::new((3, depth, 5), false);
+        for engine in engines() {
+            let pass = forward(engine, &case.problem(), false);
+            for (i, (sample, label)) in pass.samples.iter().zip(&case.labels).enumerate() {
+                let (x, w) =
+                    (&case.features[i * depth..], &case.weights[*label as usize * depth..]);
+                let dot = |a: &[f32], b: &[f32]| -> f64 {
+                    a[..depth].iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+                };
+                let found = sample.geometry;
+                for (found, expected) in [
+                    (found.dot, dot(x, w)),
+                    (found.feature_norm, dot(x, x).sqrt()),
+                    (found.weight_norm, dot(w, w).sqrt()),
+                ] {
+                    let scale = (dot(x, x) * dot(w, w)).sqrt().max(expected.abs());
+                    assert!((found - expected).abs() < 1e-13 * scale, "{depth}, {engine:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_weight_that_is_not_finite_makes_the_norms_not_finite() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut weights = vec![0.5f32; 300 * 4];

@@ -12,26 +12,32 @@ use lsoftmax_kernels::head::Bf16Weights;
 /// it was made of, in their memory ([`TensorIdentity`]), and is not used for any other tensor, nor after the
 /// optimiser has changed them in place. It is not saved with a model, and clones of a head share it.
 #[derive(Clone, Debug, Default)]
-pub struct WeightCopy(Arc<Mutex<Option<(TensorIdentity, Arc<Bf16Weights>)>>>);
+pub struct WeightCopy(Arc<Mutex<Option<Kept>>>);
+
+/// What is kept, and the weights that it belongs to.
+#[derive(Debug)]
+struct Kept {
+    weights: TensorIdentity,
+    copy: Arc<Bf16Weights>,
+}
 
 impl WeightCopy {
     /// The copy, if it is one of these weights. Another one is dropped, so that its memory can be used again.
     pub(crate) fn of(&self, weight: &FlexTensor) -> Option<Arc<Bf16Weights>> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = slot.take_if(|(identity, _)| !identity.is_of(weight));
-        drop(kept);
-        slot.as_ref().map(|(_, copy)| copy.clone())
+        drop(slot.take_if(|kept| !kept.weights.is_of(weight)));
+        slot.as_ref().map(|kept| kept.copy.clone())
     }
 
     /// Keeps what a forward pass with these weights has made.
     pub(crate) fn keep(&self, weight: &FlexTensor, copy: &Arc<Bf16Weights>) {
-        let kept = (TensorIdentity::new(weight), copy.clone());
+        let kept = Kept { weights: TensorIdentity::new(weight), copy: copy.clone() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
     }
 
     /// The size in bytes of what is kept at the moment.
     pub fn bytes(&self) -> usize {
         let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.as_ref().map_or(0, |(_, copy)| copy.bytes())
+        slot.as_ref().map_or(0, |kept| kept.copy.bytes())
     }
 }
