@@ -18,7 +18,7 @@ from side_by_side import add_common, check_common, megabytes, report, run, run_m
 
 PYTORCH = Path(__file__).resolve().parent / "pytorch_head.py"
 MODES = ["f32", "autocast", "bf16"]
-PRECISIONS = ["f32", "bf16"]
+PRECISIONS = ["f32", "bf16", "bf16-weights"]
 MARGINS = [1, 4]
 SAMPLES = 256
 CLASSES = [10, 1000, 10572, 100_000, 1_000_000]
@@ -92,7 +92,8 @@ def measure(classes: int, options) -> dict:
 
 HEADER = [
     "classes", "features", "PyTorch f32, ms", "PyTorch best, ms", "f32, ms", "faster than f32", "bf16, ms",
-    "faster than best", "m=4 / m=1, f32", "m=4 / m=1, bf16", "peak MB, f32 / bf16", "PyTorch peak MB, f32 / best",
+    "faster than best", "bf16 weights, ms", "faster than best", "m=4 / m=1, f32", "m=4 / m=1, bf16",
+    "peak MB, f32 / bf16 / bf16 weights", "PyTorch peak MB, f32 / best",
 ]  # fmt: skip
 
 
@@ -111,6 +112,8 @@ def row(result: dict) -> list[str]:
         f"{theirs['f32'] / ours['f32 m=1']:.2f}x",
         milliseconds(ours['bf16 m=1']),
         f"{theirs[best] / ours['bf16 m=1']:.2f}x",
+        milliseconds(ours['bf16-weights m=1']),
+        f"{theirs[best] / ours['bf16-weights m=1']:.2f}x",
         f"{ours['f32 m=4'] / ours['f32 m=1']:.3f}",
         f"{ours['bf16 m=4'] / ours['bf16 m=1']:.3f}",
         " / ".join(megabytes(peak) for peak in peaks),

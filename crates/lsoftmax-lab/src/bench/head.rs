@@ -237,8 +237,11 @@ impl HeadBench {
         y: &Tensor<1, Int>,
         number: u64,
     ) -> Result<(), HeadError> {
+        if head.sample_rate == SampleRate::ALL && self.precision != Precision::Bf16Weights {
+            return self.pass(head, x, y);
+        }
         if head.sample_rate == SampleRate::ALL {
-            // A copy of the weights in bf16 is made in every step, as it is after an optimiser's.
+            // The copy of the weights is made in every step, as it is after an optimiser's.
             let head = head.clone().with_execution(head.execution.clone());
             return self.pass(&head, x, y);
         }
