@@ -60,13 +60,30 @@ impl Failure {
         Self { code: Code::Interrupted, sentence: sentence.into() }
     }
 
+    /// The exit code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The same failure with words before its sentence.
+    pub fn prefixed(self, words: &str) -> Self {
+        Self { sentence: format!("{words}{}", self.sentence), ..self }
+    }
+
     /// Prints the sentence as one line on stderr; file names in it may hold line breaks or escape
     /// codes.
     pub fn report(self) -> ExitCode {
         let blank = |c: char| if c.is_control() { ' ' } else { c };
         let line: String = self.sentence.chars().map(blank).collect();
         tell(&format!("lsoftmax: {line}"));
-        ExitCode::from(self.code as u8)
+        self.into()
+    }
+}
+
+impl From<Failure> for ExitCode {
+    /// The exit code without a word.
+    fn from(failure: Failure) -> Self {
+        ExitCode::from(failure.code as u8)
     }
 }
 

@@ -13,6 +13,7 @@ mod failure;
 mod help;
 mod output;
 mod progress;
+mod ranks;
 mod signals;
 mod text_table;
 mod usage;
@@ -35,13 +36,22 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if usage::is_help(&error) => {
-            let _ = error.print();
+            if ranks::is_first() {
+                let _ = error.print();
+            }
             return ExitCode::SUCCESS;
         }
-        Err(error) => return usage::failure(&error, std::env::args_os()).report(),
+        Err(error) => {
+            return ranks::report_at_start(usage::failure(&error, std::env::args_os()));
+        }
     };
-    match arguments.run().and_then(|text| output::print_result(&text)) {
+    let session = match ranks::session() {
+        Ok(session) => session,
+        Err(failure) => return ranks::report_at_start(failure),
+    };
+    let print = |text: String| if ranks::is_first() { output::print_result(&text) } else { Ok(()) };
+    match arguments.run(&session).and_then(print) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => ranks::report(&session, failure),
     }
 }

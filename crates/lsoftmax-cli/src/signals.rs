@@ -9,11 +9,13 @@ use signal_hook::flag;
 use crate::failure::{Code, Failure};
 
 #[cfg(unix)]
-const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
+const SIGNALS: [i32; 4] =
+    [SIGINT, SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGUSR1];
 #[cfg(not(unix))]
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
-/// A flag that SIGINT, SIGTERM or SIGHUP sets; a second signal ends the program at once. A signal that
+/// A flag that SIGINT, SIGTERM, SIGHUP or SIGUSR1 sets; a second signal ends the program at once. SIGUSR1 is what mpirun
+/// passes on to all ranks without ending them, and what a scheduler can send before the time is up. A signal that
 /// the program was started to ignore, as `nohup` and background jobs are, stays ignored.
 pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));

@@ -190,3 +190,17 @@ fn the_tests_that_the_document_on_reliability_names_exist() {
         assert!(tests.contains(&format!("#[test]\nfn {name}()")), "there is no test {name}");
     }
 }
+
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn several_ranks_of_a_program_without_mpi_are_refused_by_one_sentence() {
+    let rank = |rank: &str| {
+        let mut command = command(&["train", "mnist", "--quick"]);
+        command.env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", rank);
+        command.output().expect("the program starts")
+    };
+    let sentence = refused(rank("0"));
+    assert!(sentence.contains("4 ranks") && sentence.contains("--features mpi"), "{sentence}");
+    let other = rank("3");
+    assert!(other.status.code() == Some(2) && other.stderr.is_empty(), "{other:?}");
+}

@@ -9,7 +9,7 @@ fn leaf(index: usize, len: usize) -> Vec<f32> {
         .collect()
 }
 
-fn add(left: &mut Vec<f32>, right: Vec<f32>) {
+fn add(left: &mut [f32], right: Vec<f32>) {
     left.iter_mut().zip(right).for_each(|(left, right)| *left += right);
 }
 
@@ -19,7 +19,9 @@ fn a_sum_has_the_same_bits_for_any_number_of_ranks() {
     let tree = Tree { blocks, sections: 2 };
     let leaves = |range: &std::ops::Range<usize>| {
         let nodes = tree.nodes(range, u32::MAX).into_iter();
-        fold(nodes.map(|node| (node.id, leaf(node.leaves.start, len))), add)
+        fold(nodes.map(|node| (node.id, leaf(node.leaves.start, len))), |left, right| {
+            add(left, right)
+        })
     };
     let expected = leaves(&(0..blocks)).swap_remove(0).1;
     let plain = (0..2 * blocks).fold(vec![0.0; len], |mut sum, index| {

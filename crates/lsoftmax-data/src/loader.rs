@@ -131,7 +131,8 @@ pub enum LoaderError {
 pub struct Batch {
     /// Its number, from 0 and without limit; not a training step, which may take several batches.
     pub number: u64,
-    /// N x C x H x W, with the mean subtracted and multiplied by [`SCALE`](super::SCALE).
+    /// N x C x H x W, with the mean subtracted and multiplied by [`SCALE`](super::SCALE). Of a
+    /// [share](Loader::with_share) of the samples, if one is set.
     pub pixels: Vec<f32>,
     /// The size of each image.
     pub shape: Shape,
@@ -149,6 +150,8 @@ pub struct Loader {
     sampling: Sampling,
     /// Batches by class, if asked for.
     by_class: Option<ClassBatches>,
+    /// The samples of a batch whose images are made, if not all.
+    share: Option<Range<usize>>,
     /// The cached orders of the last even and the last odd epoch.
     orders: [Mutex<Option<EpochOrder>>; 2],
 }
@@ -205,7 +208,15 @@ impl Loader {
                 Some(made.ok_or(LoaderError::ImagesPerClass { batch, per_class, classes })?)
             }
         };
-        Ok(Self { images, mean, sampling, by_class, orders: Default::default() })
+        let (share, orders) = (None, Default::default());
+        Ok(Self { images, mean, sampling, by_class, share, orders })
+    }
+
+    /// Makes only the images of these samples of every batch, for one of several processes that share it. Labels and
+    /// indices are still those of the whole batch.
+    pub fn with_share(mut self, share: Range<usize>) -> Self {
+        self.share = Some(share);
+        self
     }
 
     /// The images that batches are drawn from.
@@ -237,23 +248,20 @@ impl Loader {
     pub fn batch(&self, number: u64) -> Batch {
         let shape = self.images.shape();
         let samples = self.samples(number);
-        let mut batch = Batch {
-            number,
-            pixels: vec![0.0; samples.len() * shape.pixels()],
-            shape,
-            labels: Vec::with_capacity(samples.len()),
-            indices: Vec::with_capacity(samples.len()),
+        let mine = match &self.share {
+            Some(share) => &samples[share.start.min(samples.len())..share.end.min(samples.len())],
+            None => &samples,
         };
+        let mut pixels = vec![0.0; mine.len() * shape.pixels()];
         let Sampling { seed, augment, .. } = self.sampling;
-        for ((epoch, index), out) in
-            samples.into_iter().zip(batch.pixels.chunks_exact_mut(shape.pixels()))
-        {
-            let image = self.images.image(index as usize);
-            augment.write(image, &self.mean, [seed, epoch, u64::from(index)], out);
-            batch.labels.push(self.images.labels()[index as usize]);
-            batch.indices.push(index);
+        for ((epoch, index), out) in mine.iter().zip(pixels.chunks_exact_mut(shape.pixels())) {
+            let image = self.images.image(*index as usize);
+            augment.write(image, &self.mean, [seed, *epoch, u64::from(*index)], out);
         }
-        batch
+        let indices: Vec<u32> = samples.into_iter().map(|(_, index)| index).collect();
+        let label = |index: &u32| self.images.labels()[*index as usize];
+        let labels = indices.iter().map(label).collect();
+        Batch { number, pixels, shape, labels, indices }
     }
 
     /// The epoch and the image of each sample of a batch.

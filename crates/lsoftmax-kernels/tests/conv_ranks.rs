@@ -177,6 +177,16 @@ fn a_batch_of_fewer_blocks_than_ranks_is_refused_and_so_is_another_number_of_ima
         let pass = forward_shared(engines()[0], &stack, &images, &parameters, &[None], &share);
         pass.map(|pass| pass.output.len())
     });
-    let share = StackError::Share { expected: 16, found: 32 };
-    assert_eq!(found, [Err(share.clone()), Err(share)]);
+    let share = |rank| Err(StackError::Share { rank, expected: 16, found: 32 });
+    assert_eq!(found, [share(0), share(1)]);
+
+    let counted = |counts: [usize; 2]| {
+        in_threads(2, |comm| {
+            let count = counts[comm.rank()];
+            BatchShare::of_images(comm, count).map(|share| (share.total(), share.images()))
+        })
+    };
+    assert_eq!(counted([32, 20]), [Ok((52, 0..32)), Ok((52, 32..52))]);
+    let share = StackError::Share { rank: 0, expected: 32, found: 20 };
+    assert_eq!(counted([20, 32]), [Err(share.clone()), Err(share)]);
 }

@@ -1,14 +1,14 @@
 //! A batch of labelled images as tensors.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use lsoftmax_data::Batch;
+use lsoftmax_data::{Batch, Shape};
 
 /// Images and labels on a device.
 #[derive(Clone, Debug)]
 pub struct LabelledImages {
-    /// `[images, channels, height, width]`.
+    /// `[images, channels, height, width]`; of several ranks, each has its share of them.
     pub images: Tensor<4>,
-    /// `[images]`, one class per image.
+    /// `[images]`, one class per image of the whole batch.
     pub labels: Tensor<1, Int>,
 }
 
@@ -24,6 +24,7 @@ impl LabelledImages {
 
 /// The images of a batch alone, for inference.
 pub(crate) fn images(batch: Batch, device: &Device) -> Tensor<4> {
-    let shape = [batch.labels.len(), batch.shape.channels, batch.shape.height, batch.shape.width];
+    let Shape { channels, height, width } = batch.shape;
+    let shape = [batch.pixels.len() / batch.shape.pixels(), channels, height, width];
     Tensor::from_data(TensorData::new(batch.pixels, shape), device)
 }

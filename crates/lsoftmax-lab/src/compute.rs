@@ -1,15 +1,21 @@
 //! What computes a model.
 
+use std::sync::Arc;
+
 use burn::tensor::Device;
 use lsoftmax::{EngineError, Execution, Precision};
+use lsoftmax_comm::{Alone, Communicator};
 
-/// A device, and on the CPU either the fused kernels or Burn's own operations. Chosen once per run.
+/// A device, on the CPU either the fused kernels or Burn's own operations, and the ranks that share the work.
+/// Chosen once per run.
 #[derive(Clone, Debug)]
 pub struct Compute {
     /// The device, without autodiff.
     pub device: Device,
     /// What computes head and network.
     pub execution: Execution,
+    /// The ranks that train together.
+    pub ranks: Arc<dyn Communicator>,
 }
 
 impl Compute {
@@ -24,7 +30,13 @@ impl Compute {
             false => Execution::new(precision),
         };
         execution.engine()?;
-        Ok(Self { device, execution })
+        Ok(Self { device, execution, ranks: Arc::new(Alone) })
+    }
+
+    /// Sets the ranks that train together.
+    pub fn with_ranks(mut self, ranks: Arc<dyn Communicator>) -> Self {
+        self.ranks = ranks;
+        self
     }
 
     /// The precision of products.

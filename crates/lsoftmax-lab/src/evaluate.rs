@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
-use lsoftmax_data::{Images, Loader, LoaderError, Mean, Sampling};
+use lsoftmax_data::{Batch, Images, Loader, LoaderError, Mean, Sampling};
 use serde::{Deserialize, Serialize};
 
 use crate::batch;
@@ -126,7 +126,8 @@ impl EvaluationSums {
     }
 }
 
-/// Calls `visit` with the output of the model for every image, in order.
+/// Calls `visit` with the output of the model for every image, in order. The ranks of the model's network take
+/// turns to compute batches; each visits all images.
 ///
 /// # Errors
 /// When the images do not fit the model.
@@ -151,26 +152,42 @@ pub fn for_each_image_watched(
     watch: &mut WatchImages<'_>,
 ) -> Result<(), EvaluateError> {
     let loader = Loader::new(Arc::clone(images), mean.clone(), Sampling::evaluation(BATCH))?;
-    let device = model.device();
-    for number in 0..loader.batches_per_epoch() {
-        if watch(number as usize * BATCH).is_break() {
+    let ranks = model.network.ranks();
+    let [classes, width] = model.head.weight.dims();
+    let numbers: Vec<u64> = (0..loader.batches_per_epoch()).collect();
+    let mut labels = images.labels().iter();
+    for (round, numbers) in numbers.chunks(ranks.size()).enumerate() {
+        let done = round * ranks.size() * BATCH;
+        if ranks.any(watch(done).is_break()) {
             return Err(EvaluateError::Interrupted);
         }
-        let batch = loader.batch(number);
-        let labels = batch.labels.clone();
-        let features = model.network.forward(batch::images(batch, &device));
-        let features = features.map_err(ModelError::from)?;
-        let width = features.dims()[1];
-        let logits = model.head.logits(features.clone());
-        let classes = logits.dims()[1];
-        let numbers = |tensor: Tensor<2>| tensor.into_data().iter::<f32>().collect::<Vec<_>>();
-        let (features, logits) = (numbers(features), numbers(logits));
-        let rows = features.chunks_exact(width).zip(logits.chunks_exact(classes));
-        for ((features, logits), label) in rows.zip(labels) {
-            visit(&ImageOutput { features: features.into(), logits: logits.into(), label });
+        let mine = match numbers.get(ranks.rank()) {
+            Some(number) => outputs(model, loader.batch(*number))?,
+            None => Vec::new(),
+        };
+        let rows = match ranks.size() {
+            1 => mine,
+            _ => {
+                let count = |number: usize| (images.len() - number * BATCH).min(BATCH);
+                let number = |rank: usize| numbers.get(rank).map(|number| *number as usize);
+                let length = |rank| number(rank).map_or(0, count) * (width + classes);
+                ranks.gather_floats(&mine, &(0..ranks.size()).map(length).collect::<Vec<_>>())
+            }
+        };
+        for (row, label) in rows.chunks_exact(width + classes).zip(labels.by_ref()) {
+            let (features, logits) = row.split_at(width);
+            visit(&ImageOutput { features: features.into(), logits: logits.into(), label: *label });
         }
     }
     Ok(())
+}
+
+/// Features and logits of every image of a batch.
+fn outputs(model: &Classifier, batch: Batch) -> Result<Vec<f32>, EvaluateError> {
+    let features = model.network.forward(batch::images(batch, &model.device()));
+    let features = features.map_err(ModelError::from)?;
+    let logits = model.head.logits(features.clone());
+    Ok(Tensor::cat(vec![features, logits], 1).into_data().iter::<f32>().collect())
 }
 
 /// What a logit must be divided by to be a cosine.

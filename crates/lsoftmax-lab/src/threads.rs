@@ -25,6 +25,16 @@ pub enum ThreadsError {
 /// # Errors
 /// When the variable is not a number from 1 to 1024, or the threads cannot be started.
 pub fn start() -> Result<(), ThreadsError> {
+    start_beside(1)
+}
+
+/// As [`start`] for one of several processes that share the cores of this machine.
+///
+/// # Errors
+/// See [`start`].
+pub fn start_beside(processes: usize) -> Result<(), ThreadsError> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = (processes > 1).then(|| (cores / processes).max(1));
     let threads = match env::var(VARIABLE) {
         Err(VarError::NotPresent) => None,
         // As rayon has it, no text and 0 mean one per core.
@@ -32,7 +42,7 @@ pub fn start() -> Result<(), ThreadsError> {
         Ok(text) => Some(number(&text)?),
         Err(VarError::NotUnicode(text)) => Some(number(&text.to_string_lossy())?),
     };
-    let builder = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0));
+    let builder = rayon::ThreadPoolBuilder::new().num_threads(threads.or(share).unwrap_or(0));
     builder.build_global().map_err(|error| ThreadsError::Start(error.to_string()))
 }
 

@@ -53,6 +53,7 @@ fn environment() -> Environment {
         device: "cpu".into(),
         path: "avx2".into(),
         threads: 2,
+        ranks: 4,
         version: "0.1.0".into(),
         commit: "0".into(),
     }

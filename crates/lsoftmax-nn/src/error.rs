@@ -56,6 +56,11 @@ pub enum NetworkError {
         /// Channels, height and width of the images.
         found: [usize; 3],
     },
+    /// Several ranks, but not the kernels.
+    #[error(
+        "several ranks can train a network only with the CPU kernels, not with Burn's own operations or on another device"
+    )]
+    Ranks,
     /// The requested kernel path is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),

@@ -6,6 +6,7 @@
 //! pass of the last node computes all gradients; the nodes before it return theirs when autodiff visits
 //! them.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::backend::{BackendTensor, DispatchTensor, DispatchTensorKind, Flex, TensorMetadata};
@@ -14,13 +15,14 @@ use burn::tensor::Tensor;
 use burn_autodiff::checkpoint::{base::Checkpointer, strategy::NoCheckpointing};
 use burn_autodiff::grads::Gradients as GradientStore;
 use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
+use lsoftmax_comm::Communicator;
 use lsoftmax_flex::{
     Execution, FlexTensor, TrackedTensor, as_slice, contiguous, from_buffer, into_tensor, tracked,
 };
 use lsoftmax_kernels::Buffer;
 use lsoftmax_kernels::conv::{
-    GradientsTo, Moments, Parameters, Stack, StackForward, UnitGradients, backward,
-    forward_with_fixed, infer,
+    BatchShare, GradientsTo, Moments, Parameters, Stack, StackForward, UnitGradients, backward,
+    forward_shared, infer,
 };
 
 use crate::{ConvUnit, NetworkError};
@@ -31,6 +33,7 @@ pub(crate) fn run(
     units: &[ConvUnit],
     stack: &Arc<Stack>,
     execution: &Execution,
+    ranks: &Arc<dyn Communicator>,
     images: &Tensor<4>,
 ) -> Result<Option<Tensor<4>>, NetworkError> {
     let [count, ..] = images.dims();
@@ -40,28 +43,34 @@ pub(crate) fn run(
     }
     let Some(engine) = execution.engine()? else { return Ok(None) };
     let [filters, height, width] = stack.output();
-    let shape = [count, filters, height, width];
 
     let values = as_slice(&inputs.images);
     if !images.device().is_autodiff() {
         let moments: Vec<_> = units.iter().map(running_moments).collect();
         let output = infer(engine, stack, values, &inputs.parameters(), &moments)?;
-        return Ok(Some(into_tensor(from_buffer(output, shape))));
+        return Ok(Some(into_tensor(from_buffer(output, [count, filters, height, width]))));
     }
     let Some(nodes) = Nodes::new(units, images) else { return Ok(None) };
     let uses_batch = |unit: &ConvUnit| unit.gamma.is_some() && unit.trains_on(images);
     let fixed = |unit| (!uses_batch(unit)).then(|| running_moments(unit));
     let fixed: Vec<_> = units.iter().map(fixed).collect();
-    let pass = forward_with_fixed(engine, stack, values, &inputs.parameters(), &fixed)?;
+    let share = BatchShare::of_images(ranks.clone(), count)?;
+    let mut pass = forward_shared(engine, stack, values, &inputs.parameters(), &fixed, &share)?;
     for (index, (unit, moments)) in units.iter().zip(&pass.moments).enumerate() {
         if uses_batch(unit) {
             let [_, height, width] = stack.convolved(index);
             let values = |numbers: &[f32]| Tensor::<1>::from_floats(numbers, &images.device());
             let (mean, variance) = (values(&moments.mean), values(&moments.variance));
-            unit.update_running(mean, variance, count * height * width);
+            unit.update_running(mean, variance, share.total() * height * width);
         }
     }
-    Ok(Some(nodes.track(stack.clone(), inputs, pass, shape)))
+    let shape = [share.total(), filters, height, width];
+    if share.is_divided() {
+        let output = share.gather(&pass.output);
+        pass.output = Buffer::new(output.len());
+        pass.output.copy_from_slice(&output);
+    }
+    Ok(Some(nodes.track(stack.clone(), inputs, pass, shape, share.images())))
 }
 
 /// The inputs of the units, shared, not copied.
@@ -162,6 +171,7 @@ impl Nodes {
         inputs: NetworkTensors,
         mut forward: StackForward,
         shape: [usize; 4],
+        rows: Range<usize>,
     ) -> Tensor<4> {
         let output = from_buffer(std::mem::take(&mut forward.output), shape);
         let entry = ImagesBackward.prepare::<NoCheckpointing>([self.images]);
@@ -171,7 +181,7 @@ impl Nodes {
             OpsKind::UnTracked(_) => GradientsTo::Unit(self.first),
         };
         let state = Mutex::new(PassState::Computed(Box::new(forward)));
-        let pass = Arc::new(NetworkPass { stack, inputs, to, state });
+        let pass = Arc::new(NetworkPass { stack, inputs, to, rows, state });
         let mut last = match entry {
             OpsKind::Tracked(prep) => prep.finish(pass.clone(), placeholder()),
             OpsKind::UnTracked(prep) => prep.finish(placeholder()),
@@ -225,6 +235,8 @@ struct NetworkPass {
     stack: Arc<Stack>,
     inputs: NetworkTensors,
     to: GradientsTo,
+    /// The images of this rank, of those of the output.
+    rows: Range<usize>,
     state: Mutex<PassState>,
 }
 
@@ -305,6 +317,8 @@ impl Backward<Flex, 1> for ImagesBackward {
 impl NetworkPass {
     fn differentiate(&self, forward: &StackForward, upstream: &[f32]) -> PassState {
         let images = as_slice(&self.inputs.images);
+        let size: usize = self.stack.output().iter().product();
+        let upstream = &upstream[self.rows.start * size..self.rows.end * size];
         let found =
             backward(forward, &self.stack, images, &self.inputs.parameters(), upstream, self.to);
         let found = found.expect("the forward pass has checked the sizes");

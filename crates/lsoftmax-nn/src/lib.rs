@@ -46,7 +46,7 @@ pub use error::NetworkError;
 pub use lsoftmax_flex::Execution;
 pub use lsoftmax_kernels::Precision;
 pub use lsoftmax_kernels::conv::{
-    Activation, Pool, Shortcut, ShortcutOrder, Stack, StackError, Unit,
+    Activation, BatchShare, Pool, Shortcut, ShortcutOrder, Stack, StackError, Unit,
 };
 pub use named::NamedNetwork;
 pub use network::Network;

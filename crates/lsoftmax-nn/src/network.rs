@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use lsoftmax_comm::{Alone, Communicator};
 use lsoftmax_flex::Execution;
 use lsoftmax_kernels::conv::{Stack, Unit};
 
@@ -34,7 +35,7 @@ impl NetworkConfig {
             ConvUnit::new_with(channels, *unit, execution.clone(), device)
         };
         let units = stack.units().iter().enumerate().map(unit).collect();
-        Ok(Network { units, stack: Arc::new(stack), execution })
+        Ok(Network { units, stack: Arc::new(stack), execution, ranks: Arc::new(Alone) })
     }
 }
 
@@ -60,6 +61,9 @@ pub struct Network {
     /// The execution of all units.
     #[module(skip)]
     execution: Execution,
+    /// The ranks that train it together.
+    #[module(skip)]
+    ranks: Arc<dyn Communicator>,
 }
 
 impl Network {
@@ -68,19 +72,20 @@ impl Network {
     ///
     /// # Shapes
     /// - images: `[images, channels, height, width]`
-    /// - output: `[images, features]`
+    /// - output: `[images, features]`; in training on several [ranks](Network::with_ranks) those of the whole batch
     ///
     /// # Errors
-    /// When the size of the images differs from the input size of the network, or the requested kernel
-    /// path is unavailable.
+    /// When the size of the images differs from the input size of the network, the requested kernel path is
+    /// unavailable, or the images are not this rank's share of a batch.
     pub fn forward(&self, images: Tensor<4>) -> Result<Tensor<2>, NetworkError> {
-        let [count, channels, height, width] = images.dims();
+        let [_, channels, height, width] = images.dims();
         let (found, expected) = ([channels, height, width], self.stack.input());
         if found != expected {
             return Err(NetworkError::Images { expected, found });
         }
         let [features, ..] = self.stack.output();
-        let output = run::units(&self.units, &self.stack, &self.execution, images)?;
+        let output = run::units(&self.units, &self.stack, &self.execution, &self.ranks, images)?;
+        let [count, ..] = output.dims();
         Ok(output.reshape([count, features]))
     }
 
@@ -97,6 +102,19 @@ impl Network {
     pub fn with_execution(mut self, execution: Execution) -> Self {
         self.execution = execution;
         self
+    }
+
+    /// Trains the network together with other ranks, each of which has the same weights. In training, a rank then
+    /// takes its [share](crate::BatchShare) of a batch and gets the features of the whole batch; statistics and
+    /// gradients are those of the whole batch, with the bits of one process. Inference is not affected.
+    pub fn with_ranks(mut self, ranks: Arc<dyn Communicator>) -> Self {
+        self.ranks = ranks;
+        self
+    }
+
+    /// The ranks that train the network together.
+    pub fn ranks(&self) -> &Arc<dyn Communicator> {
+        &self.ranks
     }
 
     /// The execution of the network.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
+use lsoftmax_comm::Communicator;
 use lsoftmax_flex::Execution;
 use lsoftmax_kernels::conv::Stack;
 
@@ -14,8 +15,12 @@ pub(crate) fn units(
     units: &[ConvUnit],
     stack: &Arc<Stack>,
     execution: &Execution,
+    ranks: &Arc<dyn Communicator>,
     images: Tensor<4>,
 ) -> Result<Tensor<4>, NetworkError> {
-    let output = fused::run(units, stack, execution, &images)?;
-    Ok(output.unwrap_or_else(|| composed::run(units, stack, images)))
+    match fused::run(units, stack, execution, ranks, &images)? {
+        Some(output) => Ok(output),
+        None if ranks.size() > 1 && images.device().is_autodiff() => Err(NetworkError::Ranks),
+        None => Ok(composed::run(units, stack, images)),
+    }
 }

@@ -1,7 +1,10 @@
 //! A layer of the networks as a Burn module.
 
+use std::sync::Arc;
+
 use burn::module::{Flag, Initializer, Module, Param, RunningState};
 use burn::tensor::{Device, Tensor};
+use lsoftmax_comm::{Alone, Communicator};
 use lsoftmax_flex::Execution;
 use lsoftmax_kernels::conv::{Stack, Unit};
 
@@ -148,7 +151,8 @@ impl ConvUnit {
             return Err(NetworkError::Images { expected, found });
         }
         let stack = Stack::new([channels, height, width], vec![self.unit])?;
-        run::units(std::slice::from_ref(self), &stack.into(), &self.execution, input)
+        let alone: Arc<dyn Communicator> = Arc::new(Alone);
+        run::units(std::slice::from_ref(self), &stack.into(), &self.execution, &alone, input)
     }
 
     /// The description of the unit.

@@ -23,6 +23,7 @@ mod verify;
 
 use clap::{Parser, Subcommand};
 use lsoftmax_lab::threads;
+use lsoftmax_mpi::{Session, launch};
 
 use crate::failure::Failure;
 use crate::help::TRAIN_EXIT_CODES;
@@ -72,9 +73,14 @@ pub enum Command {
 
 impl Arguments {
     /// Does what was asked for and returns the text to print.
-    pub fn run(self) -> Result<String, Failure> {
+    pub fn run(self, session: &Session) -> Result<String, Failure> {
+        if session.comm().size() > 1 && !self.command.as_ref().is_some_and(Command::takes_ranks) {
+            return Err(Failure::bad_input(
+                "this command does not run on several ranks; start it without mpirun",
+            ));
+        }
         match self.command {
-            Some(command) => command.run(),
+            Some(command) => command.run(session),
             None => {
                 threads::start()?;
                 demo::run()
@@ -84,14 +90,19 @@ impl Arguments {
 }
 
 impl Command {
-    fn run(self) -> Result<String, Failure> {
+    /// Whether several ranks can share the work.
+    fn takes_ranks(&self) -> bool {
+        matches!(self, Self::Train(_))
+    }
+
+    fn run(self, session: &Session) -> Result<String, Failure> {
         // A benchmark starts the number of threads that it is given.
         if !matches!(self, Self::Bench(_) | Self::Completions(_)) {
-            threads::start()?;
+            threads::start_beside(launch().local)?;
         }
         match self {
             Self::Loss(command) => command.run(),
-            Self::Train(command) => command.run(),
+            Self::Train(command) => command.run(session),
             Self::Eval(command) => command.run(),
             Self::Predict(command) => command.run(),
             Self::Embed(command) => command.run(),

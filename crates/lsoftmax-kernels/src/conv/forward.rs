@@ -85,7 +85,7 @@ pub fn forward_shared(
 ) -> Result<StackForward, StackError> {
     let (found, expected) = (stack.images(images)?, share.images().len());
     if found != expected {
-        return Err(StackError::Share { expected, found });
+        return Err(StackError::Share { rank: share.rank(), expected, found });
     }
     stack.check(parameters)?;
     stack.check_fixed(fixed)?;

@@ -112,7 +112,7 @@ impl BlockMoments {
 }
 
 /// Adds the statistics of more values, as [`BlockMoments::flat`] has them.
-fn merge(left: &mut Vec<f64>, right: &[f64]) {
+fn merge(left: &mut [f64], right: &[f64]) {
     let (count, more) = (left[0], right[0]);
     let channels = left.len() / 2;
     left[0] = count + more;

@@ -43,10 +43,38 @@ impl BatchShare {
         Ok(Self { comm, total, shares })
     }
 
+    /// The share of this rank, of which it has `count` images: those of all ranks together are a batch.
+    ///
+    /// # Errors
+    /// When a rank has another number of images than its share of so many.
+    pub fn of_images(comm: Arc<dyn Communicator>, count: usize) -> Result<Self, StackError> {
+        if comm.size() == 1 {
+            return Ok(Self::alone(count));
+        }
+        let counts = comm.gather(&(count as u64).to_le_bytes());
+        let number = |bytes: &Vec<u8>| {
+            let bytes = bytes.as_slice().try_into().expect("a number of every rank");
+            u64::from_le_bytes(bytes) as usize
+        };
+        let counts: Vec<usize> = counts.iter().map(number).collect();
+        let share = Self::new(comm, counts.iter().sum())?;
+        for (rank, found) in counts.into_iter().enumerate() {
+            let expected = share.images_of(rank).len();
+            if found != expected {
+                return Err(StackError::Share { rank, expected, found });
+            }
+        }
+        Ok(share)
+    }
+
     /// The whole batch.
     pub(super) fn alone(total: usize) -> Self {
         let blocks = total.div_ceil(IMAGES);
         Self { comm: Arc::new(Alone), total, shares: std::iter::once(0..blocks).collect() }
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        self.comm.rank()
     }
 
     /// The number of images of the batch.
@@ -100,7 +128,7 @@ impl BatchShare {
     pub(super) fn reduce(
         &self,
         tasks: Vec<Vec<f64>>,
-        merge: impl Fn(&mut Vec<f64>, &[f64]),
+        merge: impl Fn(&mut [f64], &[f64]),
     ) -> Vec<f64> {
         let merge = |left: &mut Vec<f64>, right: Vec<f64>| merge(left, &right);
         let tree = self.tree(tasks.len() / self.blocks().len());

@@ -64,9 +64,11 @@ pub enum StackError {
         /// The number of ranks.
         ranks: usize,
     },
-    /// The images are not this rank's share of the batch.
-    #[error("this rank's share of the batch is {expected} images, but {found} were given")]
+    /// The images are not a rank's share of the batch.
+    #[error("the share of rank {rank} is {expected} images of the batch, but it has {found}")]
     Share {
+        /// The rank.
+        rank: usize,
         /// The number of images of the share.
         expected: usize,
         /// The number of images given.

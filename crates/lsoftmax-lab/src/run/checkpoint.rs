@@ -46,11 +46,14 @@ struct Header<S> {
 
 impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
     /// Writes the checkpoint, then removes all but this one and the one before it. Checkpoints of later
-    /// steps are removed too: they are corrupt or abandoned by a rollback.
+    /// steps are removed too: they are corrupt or abandoned by a rollback. Of several ranks, rank 0 does so.
     ///
     /// # Errors
     /// When the file cannot be written; older checkpoints are then left unchanged.
     pub fn write(&self, run: &RunDirectory) -> Result<(), RunError> {
+        if run.is_copy() {
+            return Ok(());
+        }
         let folder = run.file(FOLDER);
         fs::create_dir_all(&folder).map_err(RunError::io(&folder, "created"))?;
         let header = Header {
@@ -160,7 +163,7 @@ pub(crate) fn prune(run: &RunDirectory, step: u64) -> Result<(), RunError> {
 }
 
 /// The checkpoints of a run, oldest first.
-fn list(run: &RunDirectory) -> Result<Vec<(u64, PathBuf)>, RunError> {
+pub(super) fn list(run: &RunDirectory) -> Result<Vec<(u64, PathBuf)>, RunError> {
     let folder = run.file(FOLDER);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,

@@ -2,9 +2,12 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use lsoftmax_comm::{Alone, Communicator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tempfile::TempDir;
 
 use super::{RunError, checkpoint};
 use crate::{fine_tuning, model_file};
@@ -12,10 +15,16 @@ use lsoftmax_data::RUN_FILE;
 use lsoftmax_data::files::{self, UNFINISHED};
 
 /// The directory of a run, locked until dropped.
+///
+/// Of several ranks, rank 0 has it. The others have a temporary directory in its place, with the files that they
+/// read, so that only rank 0 needs access to the run.
 #[derive(Debug)]
 pub struct RunDirectory {
-    path: PathBuf,
-    _lock: File,
+    pub(super) path: PathBuf,
+    pub(super) ranks: Arc<dyn Communicator>,
+    /// Removed when this is dropped.
+    pub(super) _temporary: Option<TempDir>,
+    pub(super) _lock: File,
 }
 
 /// The recipe as it was run; what makes a directory a run's.
@@ -34,7 +43,7 @@ pub const SUMMARY: &str = "summary.json";
 pub const TENSORBOARD: &str = "tensorboard";
 
 /// All files of a run outside of its folders, in the order in which they are removed.
-const FILES: [&str; 10] = [
+pub(super) const FILES: [&str; 10] = [
     SUMMARY,
     TEST,
     model_file::DESCRIPTION,
@@ -103,13 +112,14 @@ impl RunDirectory {
         Self::lock(path)
     }
 
-    fn lock(path: &Path) -> Result<Self, RunError> {
+    pub(super) fn lock(path: &Path) -> Result<Self, RunError> {
         let file = path.join(LOCK);
         let open = OpenOptions::new().create(true).truncate(false).write(true).open(&file);
         let lock = open.map_err(RunError::io(&file, "opened"))?;
         match lock.try_lock() {
             Ok(()) => {
-                let run = Self { path: path.to_owned(), _lock: lock };
+                let (path_of, ranks) = (path.to_owned(), Arc::new(Alone));
+                let run = Self { path: path_of, ranks, _temporary: None, _lock: lock };
                 run.remove_unfinished(path);
                 run.remove_unfinished(&run.file(checkpoint::FOLDER));
                 Ok(run)

@@ -18,8 +18,11 @@ pub struct Environment {
     pub device: String,
     /// The kernel path; `burn` for Burn's own operations.
     pub path: String,
-    /// The number of threads.
+    /// The number of threads, of each rank if there are several.
     pub threads: usize,
+    /// The number of ranks that train together.
+    #[serde(default = "one_rank", skip_serializing_if = "is_one_rank")]
+    pub ranks: usize,
     /// The program's version.
     pub version: String,
     /// The commit that it was built from.
@@ -36,6 +39,7 @@ impl Environment {
             device: compute.device_name(),
             path: compute.path().into(),
             threads: rayon::current_num_threads(),
+            ranks: compute.ranks.size(),
             version: env!("CARGO_PKG_VERSION").into(),
             commit: env!("LSOFTMAX_COMMIT").into(),
         }
@@ -45,6 +49,14 @@ impl Environment {
 /// The device of runs that were recorded before there was a choice.
 fn cpu_device() -> String {
     "cpu".into()
+}
+
+fn one_rank() -> usize {
+    1
+}
+
+fn is_one_rank(ranks: &usize) -> bool {
+    *ranks == 1
 }
 
 fn cpu() -> String {

@@ -22,6 +22,7 @@ mod directory;
 mod environment;
 mod error;
 mod metrics;
+mod ranks;
 mod tensorboard;
 
 pub use checkpoint::Checkpoint;

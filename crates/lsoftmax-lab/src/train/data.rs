@@ -5,9 +5,11 @@ use std::sync::Arc;
 use lsoftmax_data::{
     DataError, DataProblem, Dataset, HoldOut, Images, Loader, Mean, Reading, Sampling, Shape,
 };
+use lsoftmax_nn::{BatchShare, NetworkError};
 
 use super::journal::Observer;
 use super::{Options, Phase, TrainError};
+use crate::model::ModelError;
 use crate::recipe::Recipe;
 
 /// Training images as batches, and the images to evaluate on.
@@ -68,7 +70,13 @@ impl TrainingData {
             images_per_class: recipe.images_per_class,
             ..Sampling::training(recipe.batch, recipe.seed, recipe.augment)
         };
-        let loader = Arc::new(Loader::new(train, mean, sampling)?);
+        let mut loader = Loader::new(train, mean, sampling)?;
+        if options.ranks.size() > 1 {
+            let share = BatchShare::new(Arc::clone(&options.ranks), recipe.batch);
+            let share = share.map_err(|error| ModelError::from(NetworkError::from(error)))?;
+            loader = loader.with_share(share.images());
+        }
+        let loader = Arc::new(loader);
         let test = test.map(Arc::new);
         Ok(Some(Self { classes, class_names, loader, validation, test, digest, hold_out }))
     }

@@ -68,6 +68,9 @@ pub enum TrainError {
         /// Burn's reason.
         reason: String,
     },
+    /// A rank differs from the others.
+    #[error("{0}")]
+    Ranks(String),
     /// The run cannot be resumed.
     #[error("{0}")]
     Resume(String),

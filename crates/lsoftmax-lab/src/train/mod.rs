@@ -7,6 +7,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `start` | starting and resuming a run, and its outcome |
+//! | `agreement` | that all ranks train the same |
 //! | `data` | the images, split |
 //! | `trainer` | the loop |
 //! | `saving` | the contents of a checkpoint, writing and restoring it |
@@ -20,6 +21,7 @@
 //!
 //! The step itself is [`learner`](crate::learner), the loss [`objective`](crate::objective).
 
+mod agreement;
 mod auto_lambda;
 mod data;
 mod divergence;

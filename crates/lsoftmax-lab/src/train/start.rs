@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
 use lsoftmax::{EngineError, Precision};
+use lsoftmax_comm::{Alone, Communicator};
 use lsoftmax_data::{DataDir, DataSource, is_among_images, shell_word};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use super::data::TrainingData;
 use super::saving::TrainerState;
 use super::selection::KeptModel;
 use super::trainer::{Trainer, fresh_model};
-use super::{Phase, TrainError};
+use super::{Phase, TrainError, agreement};
 use crate::compute::Compute;
 use crate::evaluate::Evaluation;
 use crate::fine_tuning::InitialModel;
@@ -47,6 +48,10 @@ pub struct Options {
     pub new_length: Option<NewLength>,
     /// Where the images of a resumed run are now, if they were moved. They must be the same images.
     pub moved_data: Option<DataSource>,
+    /// The ranks that train together. All of them start the same run.
+    pub ranks: Arc<dyn Communicator>,
+    /// Whether ranks may compute on different kernel paths.
+    pub different_kernels: bool,
 }
 
 impl Options {
@@ -62,12 +67,15 @@ impl Options {
             overwrite: false,
             new_length: None,
             moved_data: None,
+            ranks: Arc::new(Alone),
+            different_kernels: false,
         }
     }
 
     /// What computes a model of this precision.
     fn compute(&self, precision: Precision) -> Result<Compute, EngineError> {
-        Compute::new(self.device.clone(), precision, self.composed)
+        let compute = Compute::new(self.device.clone(), precision, self.composed)?;
+        Ok(compute.with_ranks(Arc::clone(&self.ranks)))
     }
 }
 
@@ -186,12 +194,16 @@ pub fn start(
     let initial = recipe.init.as_ref().map(|init| InitialModel::read(&init.from)).transpose()?;
     let mean = initial.as_ref().and_then(InitialModel::mean);
     let data = TrainingData::read(&recipe, recipe.data.hold_out(), mean, options, observe)?;
-    let Some(data) = data else { return Ok(RunOutcome::Interrupted { step: 0 }) };
+    if options.ranks.any(data.is_none()) {
+        return Ok(RunOutcome::Interrupted { step: 0 });
+    }
+    let data = data.expect("no rank was interrupted");
+    agreement::check(&recipe, &data.digest, initial.as_ref(), &compute, options)?;
     if initial.is_some() {
         // So that nothing is written for a model that does not fit.
         fresh_model(&recipe, &recipe.network_config()?, &data, &compute, initial.as_ref())?;
     }
-    let run = RunDirectory::create(out, options.overwrite)?;
+    let run = RunDirectory::create_shared(out, options.overwrite, &options.ranks)?;
     let mut recipe = recipe;
     // So that the run can be resumed from any working directory.
     recipe.data = recipe.data.absolute();
@@ -214,7 +226,7 @@ pub fn resume(
     options: &Options,
     observe: &mut dyn FnMut(Event<'_>),
 ) -> Result<RunOutcome, TrainError> {
-    let run = RunDirectory::open(out)?;
+    let run = RunDirectory::open_shared(out, &options.ranks)?;
     let summary = run.file(SUMMARY);
     let has = |name: &str| run.file(name).is_file();
     let is_done = [SUMMARY, model_file::DESCRIPTION, model_file::WEIGHTS].into_iter().all(has);
@@ -242,9 +254,12 @@ pub fn resume(
     require_folder(&recipe.data, out)?;
     let initial = recipe.init.is_some().then(|| InitialModel::of_run(&run)).transpose()?;
     let mean = initial.as_ref().and_then(InitialModel::mean);
-    let Some(data) = TrainingData::read(&recipe, hold_out, mean, options, observe)? else {
+    let data = TrainingData::read(&recipe, hold_out, mean, options, observe)?;
+    if options.ranks.any(data.is_none()) {
         return Ok(RunOutcome::Interrupted { step });
-    };
+    }
+    let data = data.expect("no rank was interrupted");
+    agreement::check(&recipe, &data.digest, initial.as_ref(), &compute, options)?;
     let mut trainer = Trainer::new(recipe, run, data, compute, options, initial)?;
     if let Some(checkpoint) = checkpoint {
         trainer.load(checkpoint)?;
@@ -331,6 +346,7 @@ pub(super) fn newest(
     run: &RunDirectory,
     before: Option<u64>,
 ) -> Result<(Option<Checkpoint<TrainerState>>, Vec<String>), TrainError> {
+    run.send_checkpoints()?;
     let (checkpoint, complaints) = Checkpoint::newest(run, before)?;
     if checkpoint.is_none() && !complaints.is_empty() {
         return Err(TrainError::Resume(format!(

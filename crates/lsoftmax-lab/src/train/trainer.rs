@@ -1,6 +1,7 @@
 //! The training loop, with logging, evaluation and checkpoints.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use burn::module::Module;
 use lsoftmax_data::Prefetch;
 use lsoftmax_nn::NetworkConfig;
 
+use super::agreement::{metrics_of_first, take_gradients_of_first};
 use super::auto_lambda::AutoLambda;
 use super::data::TrainingData;
 use super::divergence::{Divergence, Settings, check_norm};
@@ -143,7 +145,7 @@ impl<'a> Trainer<'a> {
         }
         self.journal.restart_clock();
         while self.step < steps && !self.ends_early() {
-            if self.options.stop.load(Ordering::Relaxed) {
+            if self.options.ranks.any(self.options.stop.load(Ordering::Relaxed)) {
                 self.checkpoint(observe)?;
                 return Ok(ControlFlow::Break(()));
             }
@@ -168,7 +170,16 @@ impl<'a> Trainer<'a> {
             let batch = batches.next().expect("there are batches for every step");
             LabelledImages::new(batch, &device)
         });
-        let metrics = match self.learner.step(batches, taken) {
+        let ranks = &*self.options.ranks;
+        let differ = self.options.different_kernels && ranks.size() > 1;
+        let taken_step = self.learner.step_with(batches, taken, |model, gradients| {
+            if differ {
+                take_gradients_of_first(ranks, model, gradients);
+            }
+            Ok(())
+        });
+        let metrics = match taken_step {
+            Ok(metrics) if differ => metrics_of_first(ranks, metrics),
             Ok(metrics) => metrics,
             Err(StepError::NotFinite(what)) => {
                 return Err(Divergence::NotFinite { step, what, settings }.into());
@@ -433,7 +444,8 @@ pub(super) fn fresh_model(
     let execution = compute.execution.clone();
     let Recipe { seed, head, .. } = *recipe;
     let model = Classifier::from_seed(seed, network, data.classes, head, execution, &device);
-    let model = model.map_err(ModelError::from)?;
+    let Classifier { network, head } = model.map_err(ModelError::from)?;
+    let model = Classifier { network: network.with_ranks(Arc::clone(&compute.ranks)), head };
     match initial {
         Some(initial) => Ok(initial.apply(model, &data.class_names, &device)?),
         None => Ok((model, None)),

@@ -3,17 +3,21 @@
 mod recipe;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use lsoftmax_data::{DataDir, shell_word};
 use lsoftmax_lab::recipe::{Expected, Keep, OnDivergence, Recipe};
 use lsoftmax_lab::run::RECIPE;
 use lsoftmax_lab::train::{self, Event, KeptModel, NewLength, Options, RunOutcome, RunSummary};
+use lsoftmax_mpi::Session;
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::{KERNELS, TRAIN_EXIT_CODES};
 use crate::progress::TrainingProgress;
+use crate::ranks::{self, advice};
 use crate::signals::stop_flag;
 use crate::value_parsers::on_divergence;
 use recipe::RecipeArguments;
@@ -58,6 +62,12 @@ pub struct TrainCommand {
     /// Write event files for TensorBoard to RUN/tensorboard; a resumed run continues them by itself
     #[arg(long)]
     tensorboard: bool,
+    /// Under mpirun: end the run if a rank does not answer for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    rank_timeout: u64,
+    /// Under mpirun: allow ranks with different kernel paths, whose results differ in the last bits
+    #[arg(long)]
+    different_kernels: bool,
     #[command(flatten)]
     device: DeviceArgument,
     #[command(flatten)]
@@ -67,7 +77,7 @@ pub struct TrainCommand {
 }
 
 impl TrainCommand {
-    pub fn run(self) -> Result<String, Failure> {
+    pub fn run(self, session: &Session) -> Result<String, Failure> {
         if self.list {
             return list(&self.output);
         }
@@ -80,18 +90,30 @@ impl TrainCommand {
             overwrite: self.overwrite,
             new_length,
             moved_data: self.resume.as_ref().and(self.recipe.data.clone()),
+            ranks: Arc::clone(session.comm()),
+            different_kernels: self.different_kernels,
             ..Options::new(self.data_dir.clone().find()?)
         };
+        session.watch(Arc::clone(&options.stop));
         let mut progress = TrainingProgress::new();
-        let mut observe = |event: Event<'_>| progress.show("", event);
+        let mut observe = |event: Event<'_>| {
+            if let Event::Started { .. } = event {
+                session.set_time_limit(Duration::from_secs(self.rank_timeout));
+            }
+            if ranks::is_first() {
+                progress.show("", event);
+            }
+        };
         let (out, ended) = match self.resume {
             Some(out) => {
+                session.set_advice(advice(&out, &options.data));
                 let ended = train::resume(&out, &options, &mut observe);
                 (out, ended)
             }
             None => {
                 let recipe = self.recipe.build(self.on_divergence, &options.data)?;
                 let out = self.out.unwrap_or_else(|| default_out(&recipe));
+                session.set_advice(advice(&out, &options.data));
                 let ended = train::start(recipe, &out, &options, &mut observe);
                 (out, ended)
             }
