@@ -42,6 +42,8 @@ fn the_keys_of_commands_are_documented() {
     check("## bench head --json", &[json(lsoftmax(&head))]);
     let train = ["bench", "train", "--network", "mnist", "--batch", "2", "--steps", "1", "--json"];
     check("## bench train --json", &[json(lsoftmax(&train))]);
+    let scale = ["bench", "scale", "--network", "mnist", "--batch", "2", "--steps", "1", "--json"];
+    check("## bench scale --json", &[json(lsoftmax(&scale))]);
 
     check("## network --json", &[json(lsoftmax(&["network", "mnist", "--json"]))]);
 

@@ -326,3 +326,30 @@ fn what_ranks_cannot_do_is_refused_with_a_sentence() {
     assert_fails(other, &["does not run on several ranks"]);
     assert_fails(train_on(2, &["--nonsense"]), &["--nonsense"]);
 }
+
+/// Evaluation and embedding share the images; what they find is that of one process.
+#[test]
+fn evaluation_and_embedding_on_ranks_find_what_one_process_finds() {
+    if is_skipped() {
+        return;
+    }
+    let (directory, run) = temporary_run();
+    let text = small().replace("steps = 24", "steps = 4").replace("[20]", "[3]");
+    done(train(&[&recipe(directory.path(), &text), "--out", &text_of(&run)]));
+    let out = text_of(&run);
+    let on_ranks = |words: &[&str]| {
+        let mut command = mpirun(3);
+        command.arg(PROGRAM).args(words);
+        done(command)
+    };
+    let words = ["eval", &out, "--json"];
+    let one = program::json(program::lsoftmax(&words));
+    let several: serde_json::Value =
+        serde_json::from_slice(&on_ranks(&words).stdout).expect("one JSON object");
+    assert_eq!(several, one);
+    let file = |name: &str| text_of(&directory.path().join(name));
+    let (alone, shared) = (file("alone.npy"), file("shared.npy"));
+    program::printed(program::lsoftmax(&["embed", &out, "mnist", "--out", &alone]));
+    on_ranks(&["embed", &out, "mnist", "--out", &shared]);
+    assert!(fs::read(alone).expect("a file") == fs::read(shared).expect("a file"));
+}

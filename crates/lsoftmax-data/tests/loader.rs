@@ -414,3 +414,26 @@ fn an_augmentation_does_not_change_the_random_numbers_of_the_others() {
         );
     }
 }
+
+#[test]
+fn shares_of_a_batch_are_the_whole_batch_with_the_labels_of_all() {
+    let whole = loader(30, sampling(12, LastBatch::Span));
+    let share = |range| {
+        let images = images(30);
+        let mean = Mean::of(&images);
+        let loader = Loader::new(images, mean, sampling(12, LastBatch::Span)).expect("a loader");
+        loader.with_share(range)
+    };
+    let shares = [share(0..5), share(5..12)];
+    for number in 0..6 {
+        let expected = whole.batch(number);
+        let found = shares.each_ref().map(|share| share.batch(number));
+        assert_eq!([&found[0].pixels[..], &found[1].pixels].concat(), expected.pixels);
+        for found in found {
+            assert_eq!(
+                (found.labels, found.indices),
+                (expected.labels.clone(), expected.indices.clone())
+            );
+        }
+    }
+}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::Device;
+use lsoftmax_comm::Communicator;
 use lsoftmax_data::arrays::{StagedArrays, WriteError};
 use lsoftmax_data::files::{directory_of, resolved};
 use lsoftmax_data::{
@@ -257,6 +258,7 @@ pub fn embed(
     data: &DataDir,
     outputs: &EmbedOutputs<'_>,
     device: &Device,
+    ranks: &Arc<dyn Communicator>,
 ) -> Result<EmbedReport, InferenceError> {
     let EmbedOutputs { features: out, logits, normalise, flip } = *outputs;
     if logits.is_some_and(|logits| resolved(logits) == resolved(out)) {
@@ -274,7 +276,8 @@ pub fn embed(
         );
         return Err(InferenceError::Fit(problem));
     }
-    let TrainedModel { model, description } = TrainedModel::read(run, device)?;
+    let trained = TrainedModel::read(run, device)?.with_ranks(ranks);
+    let TrainedModel { model, description } = trained;
     let (images, named) = match input {
         DataSource::Set(set) => {
             let set = set.read(data)?;
@@ -313,13 +316,15 @@ pub fn embed(
             row.iter_mut().for_each(|value| *value = (f64::from(*value) * scale) as f32);
         }
     }
-    let features = stage(out, &[images.len(), width], &rows)?;
-    if let Some(logits) = logits {
-        stage(logits, &[images.len(), classes], &scores)?.commit()?;
+    if ranks.is_first() {
+        let features = stage(out, &[images.len(), width], &rows)?;
+        if let Some(logits) = logits {
+            stage(logits, &[images.len(), classes], &scores)?.commit()?;
+        }
+        let named = serde_json::to_string(&named).expect("strings become JSON");
+        write_atomic(&names, &[named.as_bytes(), b"\n"])?;
+        features.commit()?;
     }
-    let named = serde_json::to_string(&named).expect("strings become JSON");
-    write_atomic(&names, &[named.as_bytes(), b"\n"])?;
-    features.commit()?;
     Ok(EmbedReport {
         out: out.display().to_string(),
         images: images.len(),

@@ -6,10 +6,12 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use burn::module::{Param, RunningState};
 use burn::tensor::{Device, Tensor, TensorData};
 use lsoftmax::{Execution, Precision};
+use lsoftmax_comm::Communicator;
 use lsoftmax_data::{DataSource, HoldOut, Mean, Shape, shell_word};
 use lsoftmax_nn::NetworkConfig;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -129,6 +131,13 @@ impl TrainedModel {
         let (model, _) = load(model, &bytes, HeadOfFile::Required, device)
             .map_err(|problem| RunError::damaged(&run.join(WEIGHTS), problem))?;
         Ok(Self { model, description })
+    }
+
+    /// Sets the ranks that compute the outputs of images together.
+    pub fn with_ranks(self, ranks: &Arc<dyn Communicator>) -> Self {
+        let Classifier { network, head } = self.model;
+        let model = Classifier { network: network.with_ranks(Arc::clone(ranks)), head };
+        Self { model, ..self }
     }
 }
 

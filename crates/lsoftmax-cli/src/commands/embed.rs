@@ -6,6 +6,7 @@ use clap::Args;
 use lsoftmax_data::{DataSource, Split};
 use lsoftmax_lab::features::Flip;
 use lsoftmax_lab::inference::{self, EmbedOutputs, EmbedReport};
+use lsoftmax_mpi::Session;
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
@@ -53,12 +54,13 @@ pub struct EmbedCommand {
 }
 
 impl EmbedCommand {
-    pub fn run(self) -> Result<String, Failure> {
+    pub fn run(self, session: &Session) -> Result<String, Failure> {
         let Self { run, input, out, logits, normalise, flip, split, data_dir, device, output } =
             self;
         let data = data_dir.find()?;
         let outputs = EmbedOutputs { features: &out, logits: logits.as_deref(), normalise, flip };
-        let embedded = inference::embed(&run, &input, split, &data, &outputs, &device.device)?;
+        let (device, ranks) = (&device.device, session.comm());
+        let embedded = inference::embed(&run, &input, split, &data, &outputs, device, ranks)?;
         output.render(&embedded, text)
     }
 }

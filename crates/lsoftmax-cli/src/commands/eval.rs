@@ -9,6 +9,7 @@ use lsoftmax_lab::analysis::{
     Retrieval, TopK,
 };
 use lsoftmax_lab::figures::Picture;
+use lsoftmax_mpi::Session;
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
@@ -69,7 +70,7 @@ pub struct EvalCommand {
 }
 
 impl EvalCommand {
-    pub fn run(self) -> Result<String, Failure> {
+    pub fn run(self, session: &Session) -> Result<String, Failure> {
         let data_dir = self.data_dir.clone().find()?;
         let options = AnalysisOptions {
             top_k: self.top_k,
@@ -77,7 +78,11 @@ impl EvalCommand {
             most_wrong: self.wrong_count,
         };
         let (data, device) = (self.data.as_ref(), &self.device.device);
-        let analysis = Analysis::of_run(&self.run, data, self.split, &data_dir, device, options)?;
+        let (ranks, split) = (session.comm(), self.split);
+        let analysis = Analysis::of_run(&self.run, data, split, &data_dir, device, ranks, options)?;
+        if !ranks.is_first() {
+            return Ok(String::new());
+        }
         let mut written = Vec::new();
         if let Some(path) = &self.page {
             analysis.page(&self.run, self.command(path))?.write(path)?;

@@ -92,7 +92,11 @@ impl Arguments {
 impl Command {
     /// Whether several ranks can share the work.
     fn takes_ranks(&self) -> bool {
-        matches!(self, Self::Train(_))
+        match self {
+            Self::Train(_) | Self::Eval(_) | Self::Embed(_) | Self::Verify(_) => true,
+            Self::Bench(command) => command.takes_ranks(),
+            _ => false,
+        }
     }
 
     fn run(self, session: &Session) -> Result<String, Failure> {
@@ -103,12 +107,12 @@ impl Command {
         match self {
             Self::Loss(command) => command.run(),
             Self::Train(command) => command.run(session),
-            Self::Eval(command) => command.run(),
+            Self::Eval(command) => command.run(session),
             Self::Predict(command) => command.run(),
-            Self::Embed(command) => command.run(),
+            Self::Embed(command) => command.run(session),
             Self::Export(command) => command.run(),
             Self::Faces(command) => command.run(),
-            Self::Verify(command) => command.run(),
+            Self::Verify(command) => command.run(session),
             Self::Identify(command) => command.run(),
             Self::Runs(command) => command.run(),
             Self::Compare(command) => command.run(),
@@ -117,7 +121,7 @@ impl Command {
             Self::Reproduce(command) => command.run(),
             Self::Record(command) => command.run(),
             Self::Report(command) => command.run(),
-            Self::Bench(command) => command.run(),
+            Self::Bench(command) => command.run(session),
             Self::Data(command) => command.run(),
             Self::Completions(command) => command.run(),
         }

@@ -6,6 +6,7 @@ use clap::Args;
 use lsoftmax_faces::{Protocol, Roc, Verification};
 use lsoftmax_lab::faces::{self, FaceError, PairsOfImages, Verified};
 use lsoftmax_lab::figures::Picture;
+use lsoftmax_mpi::Session;
 use serde::Serialize;
 
 use crate::argument_groups::{DeviceArgument, OutputArguments};
@@ -73,18 +74,22 @@ struct Printed<'a> {
 }
 
 impl VerifyCommand {
-    pub fn run(self) -> Result<String, Failure> {
+    pub fn run(self, session: &Session) -> Result<String, Failure> {
         let protocols = &self.protocol;
         let verified = match (&self.embeddings, &self.run, &self.images) {
             (None, Some(run), Some(images)) => {
                 let source = PairsOfImages { images, pairs: &self.pairs };
-                faces::verify_images(run, source, protocols, self.pca, &self.device.device)?
+                let (device, ranks) = (&self.device.device, session.comm());
+                faces::verify_images(run, source, protocols, self.pca, device, ranks)?
             }
             (Some(embeddings), ..) => {
                 faces::verify_embeddings(embeddings, &self.pairs, protocols, self.pca)?
             }
             _ => return Err(Failure::bad_input("give a run and --images, or --embeddings")),
         };
+        if !session.comm().is_first() {
+            return Ok(String::new());
+        }
         if let Some(path) = &self.roc {
             draw(&verified, path)?;
         }

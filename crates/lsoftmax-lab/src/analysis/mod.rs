@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
+use lsoftmax_comm::Communicator;
 use lsoftmax_data::{DataDir, DataSource, Images, Split};
 use serde::Serialize;
 
@@ -79,7 +80,7 @@ pub struct Analysis {
 
 impl Analysis {
     /// Evaluates the model of a run on a data set, by default the one it was trained on. Classes are
-    /// matched by name.
+    /// matched by name. Several ranks share the work; each has the result.
     ///
     /// # Errors
     /// When the model or the images cannot be read, or do not fit together.
@@ -89,9 +90,11 @@ impl Analysis {
         split: Split,
         data: &DataDir,
         device: &Device,
+        ranks: &Arc<dyn Communicator>,
         options: AnalysisOptions,
     ) -> Result<Self, InferenceError> {
-        let TrainedModel { model, description } = TrainedModel::read(run, device)?;
+        let trained = TrainedModel::read(run, device)?.with_ranks(ranks);
+        let TrainedModel { model, description } = trained;
         let (split, images) = images_to_evaluate(&description, source, split, data)?;
         let images = Arc::new(images);
         let mut sums = EvaluationSums::new(&model);

@@ -2,6 +2,7 @@
 
 mod faces;
 mod head;
+mod scale;
 mod train;
 
 use lsoftmax::{EngineError, HeadError, LambdaError};
@@ -12,6 +13,7 @@ use crate::threads::MOST;
 
 pub use faces::{FacesBench, FacesTiming};
 pub use head::{HeadBench, HeadTiming, Length};
+pub use scale::{ScaleBench, ScaleTiming};
 pub use train::{TrainBench, TrainTiming};
 
 /// Heap statistics of the program's allocator. They are passed in because a library should not choose

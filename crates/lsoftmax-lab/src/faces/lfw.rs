@@ -1,8 +1,10 @@
 //! The evaluation of Table 5: the pairs of LFW, by all protocols.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use burn::tensor::Device;
+use lsoftmax_comm::{Alone, Communicator};
 use lsoftmax_data::{DataDir, DataSource, count_folder};
 use lsoftmax_faces::{FacesError, Protocol, Roc, Verification};
 use serde::{Deserialize, Serialize};
@@ -66,7 +68,8 @@ impl LfwData {
     pub fn verify(&self, run: &Path, device: &Device) -> Result<LfwResult, FaceError> {
         let source = PairsOfImages { images: &self.images, pairs: &self.pairs };
         let protocols = Protocol::ALL.map(|(_, protocol)| protocol);
-        let verified = verify_images(run, source, &protocols, None, device)?;
+        let alone: Arc<dyn Communicator> = Arc::new(Alone);
+        let verified = verify_images(run, source, &protocols, None, device, &alone)?;
         let same: Vec<bool> = verified.pairs.iter().map(|pair| pair.same).collect();
         let paper = verified.results.iter().find(|result| result.protocol == Protocol::Paper);
         let roc = paper.and_then(|result| Roc::of(&result.scores, &same));

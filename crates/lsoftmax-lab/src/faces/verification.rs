@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::Device;
+use lsoftmax_comm::Communicator;
 use lsoftmax_data::arrays::{ArrayFile, Role};
 use lsoftmax_data::{Shape, read_images};
 use lsoftmax_faces::{
@@ -123,8 +124,9 @@ pub fn verify_images(
     protocols: &[Protocol],
     pca: Option<usize>,
     device: &Device,
+    ranks: &Arc<dyn Communicator>,
 ) -> Result<Verified, FaceError> {
-    let model = TrainedModel::read(run, device).map_err(InferenceError::from)?;
+    let model = TrainedModel::read(run, device).map_err(InferenceError::from)?.with_ranks(ranks);
     let pairs = Pairs::read_lfw(source.pairs)?;
     let files = pairs.files(source.images)?;
     let shape = input_shape(&model.description.network.input);

@@ -2,6 +2,7 @@
 
 mod faces;
 mod head;
+mod scale;
 mod train;
 
 use std::alloc::System;
@@ -9,6 +10,7 @@ use std::alloc::System;
 use clap::{Args, Subcommand};
 use lsoftmax_lab::bench::Heap;
 use lsoftmax_lab::threads;
+use lsoftmax_mpi::Session;
 use peakmem_alloc::{PeakMemAlloc, PeakMemAllocTrait};
 
 use crate::failure::Failure;
@@ -26,14 +28,21 @@ enum Benchmark {
     Head(head::HeadBenchCommand),
     Train(train::TrainBenchCommand),
     Faces(faces::FacesBenchCommand),
+    Scale(scale::ScaleBenchCommand),
 }
 
 impl BenchCommand {
-    pub fn run(self) -> Result<String, Failure> {
+    /// Whether several ranks can share the work.
+    pub fn takes_ranks(&self) -> bool {
+        matches!(self.benchmark, Benchmark::Scale(_))
+    }
+
+    pub fn run(self, session: &Session) -> Result<String, Failure> {
         match self.benchmark {
             Benchmark::Head(command) => command.run(),
             Benchmark::Train(command) => command.run(),
             Benchmark::Faces(command) => command.run(),
+            Benchmark::Scale(command) => command.run(session),
         }
     }
 }
