@@ -89,7 +89,7 @@ fn the_help_lists_the_commands() {
     let runs = ["runs", "compare", "network", "plot"];
     let others = ["reproduce", "record", "report", "bench", "data", "completions", "help"];
     assert_eq!(listed(&[]), [&training[..], &faces, &runs, &others].concat());
-    assert_eq!(listed(&["bench"]), ["head", "train", "faces", "help"]);
+    assert_eq!(listed(&["bench"]), ["head", "train", "faces", "scale", "help"]);
     assert_eq!(listed(&["faces"]), ["align", "list", "help"]);
     assert_eq!(listed(&["data"]), ["list", "fetch", "check", "help"]);
 }
