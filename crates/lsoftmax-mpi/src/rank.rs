@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferrompi::{Communicator as World, Mpi, MpiDatatype, Request, ThreadLevel};
+use ferrompi::{Communicator as World, Mpi, MpiDatatype, Request, Source, ThreadLevel};
 use lsoftmax_comm::Communicator;
 
 use crate::StartError;
@@ -15,10 +15,18 @@ use crate::session::Terms;
 /// Messages between two ranks arrive in the order in which they were sent, so that one tag serves all.
 const TAG: i32 = 0;
 
+/// The tag of the message that a rank has reported a failure, so that the others do not report that it has ended.
+const REPORTED: i32 = 1;
+/// How long it takes at most to send that.
+const SENDING: Duration = Duration::from_millis(200);
+
 /// How long a rank waits for messages without giving up its processor.
 const SPIN: Duration = Duration::from_millis(2);
 /// How long it then sleeps between two looks.
 const PAUSE: Duration = Duration::from_micros(50);
+
+/// The exit code of a failure that is not the user's.
+const FAILED: u8 = 1;
 
 /// How often it then looks whether the ranks on this machine are still there.
 const LOOK: Duration = Duration::from_millis(200);
@@ -31,18 +39,12 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The MPI library, shut down when this is dropped.
 pub(crate) struct Library {
-    mpi: Mpi,
+    _mpi: Mpi,
 }
 
 impl fmt::Debug for Library {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Library")
-    }
-}
-
-impl Library {
-    pub fn abort(&self, code: u8) -> ! {
-        self.mpi.world().abort(code.into())
     }
 }
 
@@ -53,7 +55,7 @@ pub(crate) fn start(terms: Arc<Mutex<Terms>>) -> Result<(Library, MpiRank), Star
     let world = mpi.world();
     let mut rank = MpiRank { world, terms, processes: Vec::new() };
     rank.processes = processes(&rank);
-    Ok((Library { mpi }, rank))
+    Ok((Library { _mpi: mpi }, rank))
 }
 
 /// The process of every rank that is on this machine.
@@ -155,6 +157,9 @@ impl MpiRank {
                 };
                 let ended: Vec<usize> = missing().into_iter().filter(ended).collect();
                 if !ended.is_empty() {
+                    if self.world.iprobe::<u8>(Source::Any, REPORTED)?.is_some() {
+                        thread::sleep(GRACE);
+                    }
                     self.lost(&ended, "ended before the run");
                 }
             }
@@ -173,6 +178,23 @@ impl MpiRank {
             _ => ("ranks", "have"),
         };
         self.fail(&format!("{ranks} {} {have} {how}", names.join(", ")))
+    }
+
+    /// Ends all ranks, after a failure has been reported.
+    pub fn abort(&self, code: u8) -> ! {
+        let message = [1u8];
+        let _: ferrompi::Result<()> = ferrompi::scope(|scope| {
+            let others = (0..self.size()).filter(|rank| *rank != self.rank());
+            let send = |to| self.world.isend(scope, &message, to as i32, REPORTED).ok();
+            let mut requests: Vec<_> = others.filter_map(send).collect();
+            let started = Instant::now();
+            while started.elapsed() < SENDING && !requests.iter().all(Request::is_completed) {
+                Request::test_some(&mut requests)?;
+            }
+            // A rank that is lost does not receive it; the scope would wait for that.
+            self.world.abort(code.into())
+        });
+        self.world.abort(code.into())
     }
 
     fn terms(&self) -> std::sync::MutexGuard<'_, Terms> {
@@ -209,6 +231,6 @@ impl Communicator for MpiRank {
     fn fail(&self, sentence: &str) -> ! {
         let advice = self.terms().then_advice();
         eprintln!("lsoftmax: {sentence}, says rank {}{advice}", self.rank());
-        self.world.abort(1)
+        self.abort(FAILED)
     }
 }

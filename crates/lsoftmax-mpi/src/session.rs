@@ -60,7 +60,7 @@ pub struct Session {
     comm: Arc<dyn Communicator>,
     terms: Arc<Mutex<Terms>>,
     #[cfg(feature = "mpi")]
-    mpi: Option<crate::rank::Library>,
+    mpi: Option<(Arc<crate::rank::MpiRank>, crate::rank::Library)>,
 }
 
 impl Session {
@@ -102,8 +102,8 @@ impl Session {
     /// Ends all ranks with an exit code, after the sentence has been printed. Without other ranks, returns.
     pub fn abort(&self, code: u8) {
         #[cfg(feature = "mpi")]
-        if let Some(mpi) = &self.mpi {
-            mpi.abort(code);
+        if let Some((rank, _)) = &self.mpi {
+            rank.abort(code);
         }
         let _ = code;
     }
@@ -133,7 +133,8 @@ pub fn start(time_limit: Duration) -> Result<Session, StartError> {
             return Err(StartError::OtherLibrary { expected: ranks, found });
         }
         end_all_on_panic(rank.rank(), Arc::clone(&terms));
-        Ok(Session { comm: Arc::new(rank), terms, mpi: Some(library) })
+        let rank = Arc::new(rank);
+        Ok(Session { comm: rank.clone(), terms, mpi: Some((rank, library)) })
     }
     #[cfg(not(feature = "mpi"))]
     Err(StartError::NotBuilt { ranks })
