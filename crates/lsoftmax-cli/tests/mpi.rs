@@ -122,6 +122,13 @@ fn assert_ends(mut child: Child, listener: Listener, run: &Path, words: &[&str])
     assert_eq!(ours.len(), 1, "{said}");
     assert_says(ours[0], words);
     assert!(!checkpoints(run).is_empty());
+    // mpirun may end a moment before a rank that it has killed.
+    let lock = fs::File::open(run.join(".lock")).expect("a file");
+    while lock.try_lock().is_err() {
+        assert!(started.elapsed() < Duration::from_secs(15), "a rank is still there");
+        sleep(Duration::from_millis(50));
+    }
+    drop(lock);
     let mut resumed = resume(run).spawn().expect("the program starts");
     let mut listener = Listener::new(&mut resumed);
     listener.wait_for("resuming after step");
