@@ -59,6 +59,7 @@ impl Kernel for Amx {
     type Session = TileGuard;
     const MR: usize = MR;
     const NR: usize = NR;
+    const NARROWS: bool = false;
     const ROW_GRANULARITY: usize = SIDE;
 
     #[inline(always)]

@@ -104,7 +104,7 @@ pub(crate) struct MicroKernelArgs<'a, W> {
         allow(dead_code, reason = "only AMX can say it to the CPU")
     )]
     pub reused: Reused,
-    /// Whether only the first [`NARROW`] columns are wanted. A micro-kernel may compute the others as well.
+    /// Whether only the first [`NARROW`] columns are wanted. AMX computes the others as well.
     #[cfg_attr(
         not(target_arch = "x86_64"),
         allow(dead_code, reason = "only AVX-512 has wider register blocks")
@@ -200,6 +200,8 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     const STREAMS: bool = false;
     /// Register blocks have a multiple of this many rows, except for the last.
     const ROW_GRANULARITY: usize = 1;
+    /// Whether a narrow register block has only [`NARROW`] columns.
+    const NARROWS: bool = true;
 
     fn simd(self) -> Self::Simd;
 
@@ -218,7 +220,8 @@ pub(crate) trait Kernel: Copy + Send + Sync + 'static {
     /// A [`Kernel::session`] of this thread is alive, and `1 ≤ args.rows ≤ MR`. For every segment,
     /// all words of `left` that `rows`, `depth` and the strides reach, and `depth` rows of `NR`
     /// words of `right`, `right_stride` apart, are readable. `out` is writable for `rows` rows of
-    /// `NR` floats, `out_stride` apart; if `args.stream`, they are aligned to 64 bytes.
+    /// `NR` floats, `out_stride` apart; if `args.stream`, they are aligned to 64 bytes. Of a narrow block,
+    /// `NARROW` in place of `NR` if `NARROWS`.
     unsafe fn micro_kernel(self, args: MicroKernelArgs<'_, Self::Word>);
 
     /// Rows of f32 as a left operand: the source itself, or its conversion in `scratch`.
@@ -408,11 +411,14 @@ const SHORT_SUM: usize = 256;
 /// The operands of a [`strip_product`].
 pub(crate) struct StripArgs<'a, W> {
     pub left: LeftOperand<'a, W>,
-    /// Rows of [`STRIP_COLS`] words, contiguous.
+    /// Rows of words.
     pub right: &'a [W],
+    /// From one row of `right` to the next.
+    pub right_stride: usize,
     pub segments: &'a [Segment],
     pub rows: usize,
-    /// Columns that are wanted. Others may be computed or left alone.
+    /// Columns that are wanted, at most [`STRIP_COLS`]. Of the others, some are computed, but if at most
+    /// [`NARROW`] are wanted, only those, except by AMX.
     pub cols: usize,
     /// Words of depth per segment.
     pub depth: usize,
@@ -438,16 +444,20 @@ pub(crate) fn strip_product<K: Kernel>(
             "a strip must be a whole number of register blocks wide"
         )
     };
-    let StripArgs { left, right, segments, rows, cols, depth, out_stride } = *args;
+    let StripArgs { left, right, right_stride, segments, rows, cols, depth, out_stride } = *args;
     if rows == 0 {
         return;
     }
-    assert!(STRIP_COLS <= out_stride && (rows - 1) * out_stride + STRIP_COLS <= out.len());
+    let cols = cols.min(STRIP_COLS);
+    // The columns that are computed, and read of `right`.
+    let width = if cols <= NARROW && K::NARROWS { NARROW } else { STRIP_COLS };
+    assert!(width <= out_stride && (rows - 1) * out_stride + width <= out.len());
+    assert!(width <= right_stride);
     if depth > 0 && !segments.is_empty() {
         let furthest = |start: fn(&Segment) -> usize| segments.iter().map(start).max().unwrap_or(0);
         let reach = (rows - 1) * left.row_stride + (depth - 1) * left.depth_stride;
         assert!(furthest(|segment| segment.left) + reach < left.words.len());
-        assert!(furthest(|segment| segment.right) + depth * STRIP_COLS <= right.len());
+        assert!(furthest(|segment| segment.right) + depth * right_stride <= right.len());
     }
     // A long f32 sum loses digits, so it is split into shorter ones. In bf16 the rounding of the
     // operands dominates.
@@ -456,7 +466,7 @@ pub(crate) fn strip_product<K: Kernel>(
     let right_bytes = segments.len() * depth * STRIP_COLS * size_of::<K::Word>();
     let reused = if right_bytes <= L1_OPERAND_BYTES { Reused::Right } else { Reused::Left };
     for Range { start, end } in row_blocks::<K>(rows) {
-        for col in (0..cols.min(STRIP_COLS)).step_by(K::NR) {
+        for col in (0..cols).step_by(K::NR) {
             let mut args = MicroKernelArgs {
                 rows: end - start,
                 depth,
@@ -465,7 +475,7 @@ pub(crate) fn strip_product<K: Kernel>(
                 row_stride: left.row_stride,
                 depth_stride: left.depth_stride,
                 right: right.as_ptr().wrapping_add(col),
-                right_stride: STRIP_COLS,
+                right_stride,
                 out: out[start * out_stride + col..].as_mut_ptr(),
                 out_stride,
                 add,

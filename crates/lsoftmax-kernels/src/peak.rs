@@ -35,6 +35,7 @@ fn thread_gflops<K: Kernel>(kernel: K) -> f64 {
     let args = StripArgs::<K::Word> {
         left: LeftOperand { words: left.words(), row_stride: DEPTH, depth_stride: 1 },
         right: right.words(),
+        right_stride: STRIP_COLS,
         segments: &segments,
         rows: K::MR,
         cols: STRIP_COLS,

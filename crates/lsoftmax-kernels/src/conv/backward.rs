@@ -125,10 +125,10 @@ struct ReadyStack<'a> {
 }
 
 impl<'a> ReadyStack<'a> {
-    fn new(inputs: &'a BackwardInputs<'a>) -> Self {
+    fn new<K: ConvKernel>(inputs: &'a BackwardInputs<'a>) -> Self {
         let BackwardInputs { forward, stack, parameters, .. } = *inputs;
         let unit = |index| {
-            let layer = ConvLayer::new(stack, index);
+            let layer = ConvLayer::new::<K>(stack, index);
             ReadyUnit::new(stack, index, layer, &parameters[index], &forward.moments[index])
         };
         Self { inputs, units: (0..stack.units().len()).map(unit).collect() }
@@ -209,7 +209,7 @@ fn run_backward<K: ConvKernel>(
 ) -> StackGradients {
     let BackwardInputs { forward, stack, .. } = *inputs;
     let units = stack.units();
-    let ready = ReadyStack::new(inputs);
+    let ready = ReadyStack::new::<K>(inputs);
     let mut gradients: Vec<UnitGradients> = Vec::new();
     gradients.resize_with(units.len(), UnitGradients::default);
     let mut images = None;
@@ -307,7 +307,7 @@ fn pack_output_gradient<K: ConvKernel>(
             sums
         })
         .collect();
-    (dy, total(found, &ready.inputs.forward.share))
+    (dy, total(found, map, &ready.inputs.forward.share))
 }
 
 /// The gradient of every pixel, given that of the mean of all pixels of each live image and channel.
@@ -317,14 +317,15 @@ fn pack_average_gradient<K: ConvKernel>(
     map: FeatureMap,
     dy: &mut MapRows<'_, K>,
 ) {
-    for (image, gradient) in gradient.chunks_exact(map.channels).enumerate() {
+    let live = gradient.len() / map.channels;
+    for row in 0..map.rows(live) {
         for group in 0..map.groups() {
             let mut values = [0.0; CHANNELS];
-            for (value, gradient) in values.iter_mut().zip(&gradient[map.group(group)]) {
-                *value = gradient / map.pixels() as f32;
+            for (lane, image, channel) in map.places(group, row, live) {
+                values[lane] = gradient[image * map.channels + channel] / map.pixels() as f32;
             }
             for pixel in 0..map.pixels() {
-                let words = &mut dy.pixels_mut(group, pixel)[image * K::ROW_WORDS..];
+                let words = &mut dy.pixels_mut(group, pixel)[row * K::ROW_WORDS..];
                 kernel.vectorize(
                     #[inline(always)]
                     || kernel.encode(&values, words),
@@ -334,13 +335,17 @@ fn pack_average_gradient<K: ConvKernel>(
     }
 }
 
-/// The sums of all tasks of all ranks.
-fn total(tasks: Vec<Vec<GradientSums>>, share: &BatchShare) -> Vec<GradientSums> {
+/// The sums of all tasks of all ranks, over the pixels of a map.
+fn total(tasks: Vec<Vec<GradientSums>>, map: FeatureMap, share: &BatchShare) -> Vec<GradientSums> {
     let tasks = tasks.iter().map(|groups| groups.iter().flat_map(GradientSums::flat).collect());
     let sums = share.reduce(tasks.collect(), |left, right| {
         left.iter_mut().zip(right).for_each(|(left, right)| *left += right);
     });
-    sums.chunks_exact(3 * CHANNELS).map(GradientSums::from_flat).collect()
+    let mut sums: Vec<_> = sums.chunks_exact(3 * CHANNELS).map(GradientSums::from_flat).collect();
+    if map.folded {
+        sums.iter_mut().for_each(GradientSums::fold);
+    }
+    sums
 }
 
 /// Which gradient of its input a unit computes.
@@ -482,7 +487,9 @@ impl UnitBackwardPass<'_> {
             WantedInput::None => None,
         };
         let sums = match self.wanted {
-            WantedInput::Output(OutputTerms { completes: true, .. }) => total(sums.concat(), share),
+            WantedInput::Output(OutputTerms { completes: true, .. }) => {
+                total(sums.concat(), layer.input, share)
+            }
             _ => Vec::new(),
         };
         (weight, sums)
@@ -562,7 +569,7 @@ impl UnitBackwardPass<'_> {
                     None => source.read_images(kernel, layer, (block, live), y..y + 1, &mut out),
                 }
                 if !K::LINES_IN_PLACE {
-                    operands.pack_left(kernel, waves, axes, y, row.words());
+                    operands.pack_left(kernel, waves, axes, *input, y, row.words());
                 }
             }
             lines_read = lines.end;
@@ -573,11 +580,11 @@ impl UnitBackwardPass<'_> {
                 let rows = dx_start..axes.vertical.complete(wave.outputs.end).max(dx_start);
                 dx_start = rows.end;
                 let right = packed.right.words();
-                let terms = self.other_terms::<K>(block);
+                let (terms, pixel_rows) = (self.other_terms::<K>(block), input.rows(live));
                 let store = |group: usize, pixel: usize, rows: &mut [f32]| {
                     kernel.vectorize(
                         #[inline(always)]
-                        || terms.write_rows(kernel, live, group, pixel, rows, dx),
+                        || terms.write_rows(kernel, pixel_rows, group, pixel, rows, dx),
                     );
                 };
                 correlate(kernel, &packed.strips, &rows, dz.words(), right, live, store);
@@ -689,32 +696,34 @@ struct OtherTerms<'a, K: ConvKernel> {
 }
 
 impl<K: ConvKernel> OtherTerms<'_, K> {
-    /// Adds the terms to a strip's rows, `live` per pixel, and encodes the sums into a feature map.
+    /// Adds the terms to a strip's rows, so many per pixel, and encodes the sums into a feature map.
     #[inline(always)]
     fn write_rows(
         &self,
         kernel: K,
-        live: usize,
+        pixel_rows: usize,
         group: usize,
         pixel: usize,
         rows: &[f32],
         out: &mut MapRows<'_, K>,
     ) {
         if !self.written && self.sum.is_none() {
-            return write_rows(kernel, live, group, pixel, rows, out);
+            return write_rows(kernel, pixel_rows, group, pixel, rows, out);
         }
         let sum = self.sum.map(|sum| sum.group(kernel, group));
-        let out = out.pixels_mut(group, pixel).chunks_exact_mut(FeatureMap::pixel_words::<K>());
-        for (pixel, (rows, out)) in (pixel..).zip(rows.chunks_exact(live * CHANNELS).zip(out)) {
+        let pixel_words = out.pixel_words();
+        let out = out.pixels_mut(group, pixel).chunks_exact_mut(pixel_words);
+        let pixels = rows.chunks_exact(pixel_rows * CHANNELS).zip(out);
+        for (pixel, (rows, out)) in (pixel..).zip(pixels) {
             let rows =
                 rows.as_chunks::<CHANNELS>().0.iter().zip(out.chunks_exact_mut(K::ROW_WORDS));
-            for (image, (row, words)) in rows.enumerate() {
+            for (index, (row, words)) in rows.enumerate() {
                 let mut lanes = kernel.ordered(row);
                 if self.written {
                     lanes = lanes.add(kernel.decode(words));
                 }
                 if let Some(sum) = &sum {
-                    lanes = lanes.add(sum.at(kernel, pixel, image));
+                    lanes = lanes.add(sum.at(kernel, pixel, index));
                 }
                 kernel.encode_lanes(lanes, words);
             }

@@ -1,7 +1,7 @@
 //! How each kernel path stores activations and multiplies them.
 
 use super::geometry::ConvAxis;
-use super::layout::{CHANNELS, IMAGES};
+use super::layout::{CHANNELS, FOLDED, IMAGES};
 use crate::f32_kernel::{F32Encoding, F32Kernel, F32MicroKernel};
 use crate::kernel::{Kernel, OperandWord, Simd};
 use crate::lanes::{LANES, Lanes};
@@ -21,6 +21,10 @@ pub(crate) trait ConvKernel: Kernel {
     const ROW_WORDS: usize = CHANNELS / <Self::Word as OperandWord>::ELEMENTS;
     /// Words of depth of the sixteen images of a block.
     const IMAGE_WORDS: usize = IMAGES / <Self::Word as OperandWord>::ELEMENTS;
+
+    /// Whether a map of few channels is folded (see `layout`): products of at most [`FOLDED`] columns then write no
+    /// others.
+    const FOLDS: bool;
 
     /// Words of depth in a segment of `channels` channels.
     fn depth(channels: usize) -> usize {
@@ -51,8 +55,11 @@ pub(crate) trait ConvKernel: Kernel {
     const PIXEL_PAIRS: bool = false;
     /// The most pixels of a segment of the weight gradient.
     const SEGMENT_PIXELS: usize = usize::MAX;
-    /// The row stride and the depth stride of the weight gradient's left operand.
-    const LEFT_STRIDES: (usize, usize) = (1, CHANNELS);
+
+    /// The row stride and the depth stride of the weight gradient's left operand, a map with `channels` per row.
+    fn left_strides(channels: usize) -> (usize, usize) {
+        (1, channels)
+    }
 
     /// Rows of the weight gradient that are computed for `channels` channels of a group.
     fn gradient_rows(channels: usize) -> usize {
@@ -60,23 +67,30 @@ pub(crate) trait ConvKernel: Kernel {
     }
 
     /// Words of a line as a left operand.
-    fn left_line(axis: &ConvAxis) -> usize {
-        axis.input * Self::IMAGE_WORDS * CHANNELS
+    fn left_line(axis: &ConvAxis, channels: usize) -> usize {
+        axis.input * Self::IMAGE_WORDS * channels
     }
 
     /// Words of a line as a right operand.
-    fn right_line(axis: &ConvAxis) -> usize {
-        axis.output * Self::IMAGE_WORDS * CHANNELS
+    fn right_line(axis: &ConvAxis, channels: usize) -> usize {
+        axis.output * Self::IMAGE_WORDS * channels
     }
 
     /// Packs a line as a left operand.
-    fn pack_left_line(self, axis: &ConvAxis, line: &[Self::Word], out: &mut [Self::Word]);
+    fn pack_left_line(
+        self,
+        axis: &ConvAxis,
+        channels: usize,
+        line: &[Self::Word],
+        out: &mut [Self::Word],
+    );
 
     /// Packs a line as a right operand.
-    fn pack_right_line(self, line: &[Self::Word], out: &mut [Self::Word]);
+    fn pack_right_line(self, channels: usize, line: &[Self::Word], out: &mut [Self::Word]);
 }
 
 impl<S: F32MicroKernel, E: F32Encoding> ConvKernel for F32Kernel<S, E> {
+    const FOLDS: bool = true;
     const LINES_IN_PLACE: bool = true;
     // Sums of 256 terms.
     const SEGMENT_PIXELS: usize = 16;
@@ -108,11 +122,11 @@ impl<S: F32MicroKernel, E: F32Encoding> ConvKernel for F32Kernel<S, E> {
         lanes.to_array()
     }
 
-    fn pack_left_line(self, _: &ConvAxis, line: &[f32], out: &mut [f32]) {
+    fn pack_left_line(self, _: &ConvAxis, _: usize, line: &[f32], out: &mut [f32]) {
         out.copy_from_slice(line);
     }
 
-    fn pack_right_line(self, line: &[f32], out: &mut [f32]) {
+    fn pack_right_line(self, _: usize, line: &[f32], out: &mut [f32]) {
         out.copy_from_slice(line);
     }
 }
@@ -136,6 +150,7 @@ mod pairs {
     /// The lanes of even channels come before those of odd ones: in a pair of bf16 values they are the
     /// lower and the upper half.
     impl ConvKernel for Avx512Bf16 {
+        const FOLDS: bool = true;
         const LINES_IN_PLACE: bool = false;
 
         #[inline(always)]
@@ -200,20 +215,34 @@ mod pairs {
             values
         }
 
-        fn pack_left_line(self, _: &ConvAxis, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
-            self.pack_right_line(line, out);
+        fn pack_left_line(
+            self,
+            _: &ConvAxis,
+            channels: usize,
+            line: &[Bf16Pair],
+            out: &mut [Bf16Pair],
+        ) {
+            self.pack_right_line(channels, line, out);
         }
 
-        fn pack_right_line(self, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
+        fn pack_right_line(self, channels: usize, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
             // SAFETY: `self` exists only where the CPU supports AVX-512.
-            unsafe { pair_images(line, out) }
+            match channels {
+                FOLDED => unsafe { pair_folded_images(line, out) },
+                _ => unsafe { pair_images(line, out) },
+            }
         }
     }
 
     impl ConvKernel for Amx {
+        // A tile has sixteen words of depth, which are 32 channels.
+        const FOLDS: bool = false;
         const LINES_IN_PLACE: bool = false;
         const PIXEL_PAIRS: bool = true;
-        const LEFT_STRIDES: (usize, usize) = (ROW_WORDS, 1);
+
+        fn left_strides(_: usize) -> (usize, usize) {
+            (ROW_WORDS, 1)
+        }
 
         // A tile has whole rows, so a segment is the whole channel group, padded with zeros.
         fn depth(_: usize) -> usize {
@@ -249,15 +278,21 @@ mod pairs {
             self.simd().channels(lanes)
         }
 
-        fn left_line(axis: &ConvAxis) -> usize {
+        fn left_line(axis: &ConvAxis, _: usize) -> usize {
             PixelPairs::new(axis).blocks() * PAIR_WORDS
         }
 
-        fn right_line(axis: &ConvAxis) -> usize {
+        fn right_line(axis: &ConvAxis, _: usize) -> usize {
             axis.output.next_multiple_of(2) * PIXEL_WORDS
         }
 
-        fn pack_left_line(self, axis: &ConvAxis, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
+        fn pack_left_line(
+            self,
+            axis: &ConvAxis,
+            _: usize,
+            line: &[Bf16Pair],
+            out: &mut [Bf16Pair],
+        ) {
             let pairs = PixelPairs::new(axis);
             let pixel = |index: Option<usize>| line.as_chunks().0.get(index?);
             for (block, [first, second]) in pairs.needed() {
@@ -267,9 +302,9 @@ mod pairs {
             }
         }
 
-        fn pack_right_line(self, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
+        fn pack_right_line(self, channels: usize, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
             let (out, padding) = out.split_at_mut(line.len());
-            self.simd().pack_right_line(line, out);
+            self.simd().pack_right_line(channels, line, out);
             padding.fill(Bf16Pair::default());
         }
     }
@@ -285,6 +320,24 @@ mod pairs {
             unsafe {
                 _mm512_storeu_si512(out.as_mut_ptr().cast(), low);
                 _mm512_storeu_si512(out.as_mut_ptr().add(ROW_WORDS).cast(), high);
+            }
+        }
+    }
+
+    /// Pairs the two images of each row of a folded map, channel by channel: rows of 16 words.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn pair_folded_images(pixels: &[Bf16Pair], out: &mut [Bf16Pair]) {
+        const ORDER: [u16; 32] = interleaved(0, 16);
+        assert_eq!(pixels.len(), out.len());
+        // SAFETY: an order is a register.
+        let order = unsafe { _mm512_loadu_si512(ORDER.as_ptr().cast()) };
+        let rows = pixels.as_chunks::<ROW_WORDS>().0.iter();
+        for (row, out) in rows.zip(out.as_chunks_mut::<ROW_WORDS>().0) {
+            // SAFETY: a row is a register.
+            unsafe {
+                let images = _mm512_loadu_si512(row.as_ptr().cast());
+                let pairs = _mm512_permutexvar_epi16(order, images);
+                _mm512_storeu_si512(out.as_mut_ptr().cast(), pairs);
             }
         }
     }

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::EPSILON;
 use super::conv_kernel::{ConvKernel, KernelLanes};
-use super::layout::{CHANNELS, FeatureMap, MapRows};
+use super::layout::{CHANNELS, FOLDED, FeatureMap, MapRows};
 use super::shortcut::Upstream;
 use super::stack::{Moments, Parameters};
 use super::unit::Activation;
@@ -34,31 +34,41 @@ pub(super) struct Affine {
 }
 
 impl Affine {
-    /// One for each group of `channels` channels. Channels beyond the last are zero.
+    /// The same for both images of a row of a folded map.
+    fn fold(&mut self) {
+        let rows =
+            [&mut self.scale, &mut self.shift, &mut self.slope, &mut self.mean, &mut self.inverse];
+        rows.into_iter().for_each(|row| row.copy_within(..FOLDED, FOLDED));
+    }
+
+    /// One for each channel group of a map. Channels beyond the last are zero.
     pub fn new(
-        channels: usize,
+        map: FeatureMap,
         activation: Activation,
         parameters: &Parameters<'_>,
         moments: &Moments,
     ) -> Vec<Self> {
-        let mut all = Self::activation(channels, activation, parameters.slope);
+        let mut all = Self::activation(map, activation, parameters.slope);
         if parameters.gamma.is_empty() {
             return all;
         }
-        for channel in 0..channels {
+        for channel in 0..map.channels {
             let (affine, i) = (&mut all[channel / CHANNELS], channel % CHANNELS);
             affine.mean[i] = moments.mean[channel];
             affine.inverse[i] = 1.0 / (moments.variance[channel] + EPSILON).sqrt();
             affine.scale[i] = parameters.gamma[channel] * affine.inverse[i];
             affine.shift[i] = parameters.beta[channel] - affine.mean[i] * affine.scale[i];
         }
+        if map.folded {
+            all.iter_mut().for_each(Self::fold);
+        }
         all
     }
 
     /// An activation without batch norm.
-    pub fn activation(channels: usize, activation: Activation, slopes: &[f32]) -> Vec<Self> {
-        let mut all = vec![Self::ZERO; channels.div_ceil(CHANNELS)];
-        for channel in 0..channels {
+    pub fn activation(map: FeatureMap, activation: Activation, slopes: &[f32]) -> Vec<Self> {
+        let mut all = vec![Self::ZERO; map.groups()];
+        for channel in 0..map.channels {
             let (affine, i) = (&mut all[channel / CHANNELS], channel % CHANNELS);
             affine.scale[i] = 1.0;
             affine.slope[i] = match activation {
@@ -66,6 +76,9 @@ impl Affine {
                 Activation::Relu => 0.0,
                 Activation::Prelu => slopes[channel],
             };
+        }
+        if map.folded {
+            all.iter_mut().for_each(Self::fold);
         }
         all
     }
@@ -134,7 +147,7 @@ pub(super) struct Epilogue<'a> {
 const PREFETCHED_ROWS: usize = 32;
 
 impl Epilogue<'_> {
-    /// Calls `visit(group, pixel, image, a)` for every pixel of some rows of the unit's output.
+    /// Calls `visit(group, pixel, row, a)` for every row of words of some rows of the unit's output.
     #[inline(always)]
     pub fn outputs<K: ConvKernel>(
         self,
@@ -148,9 +161,9 @@ impl Epilogue<'_> {
             let affine = AffineLanes::new(kernel, affine);
             for pixel in rows.start * self.pooled.width..rows.end * self.pooled.width {
                 let window = PoolWindow::new(self.map, self.pooled, pixel);
-                for image in 0..live {
-                    let a = self.output(kernel, &affine, z, group, (pixel, &window), image);
-                    visit(group, pixel, image, a);
+                for row in 0..self.map.rows(live) {
+                    let a = self.output(kernel, &affine, z, group, (pixel, &window), row);
+                    visit(group, pixel, row, a);
                 }
             }
         }
@@ -165,15 +178,15 @@ impl Epilogue<'_> {
         z: &[K::Word],
         group: usize,
         (pixel, window): (usize, &PoolWindow),
-        image: usize,
+        row: usize,
     ) -> KernelLanes<K> {
         if !self.pool {
-            return affine.activated(self.row(kernel, z, group, pixel, image));
+            return affine.activated(self.row(kernel, z, group, pixel, row));
         }
-        let mut best = affine.activated(self.row(kernel, z, group, window.pixels[0], image));
+        let mut best = affine.activated(self.row(kernel, z, group, window.pixels[0], row));
         for other in 1..4 {
             if window.exists[other] {
-                let z = self.row(kernel, z, group, window.pixels[other], image);
+                let z = self.row(kernel, z, group, window.pixels[other], row);
                 let a = affine.activated(z);
                 best = a.select(a.greater_or_nan(best), best);
             }
@@ -188,9 +201,9 @@ impl Epilogue<'_> {
         words: &[K::Word],
         group: usize,
         pixel: usize,
-        image: usize,
+        row: usize,
     ) -> KernelLanes<K> {
-        let offset = self.map.offset::<K>(group, pixel, image);
+        let offset = self.map.offset::<K>(group, pixel, row);
         prefetch_row(kernel, words, offset);
         kernel.decode(&words[offset..])
     }
@@ -203,12 +216,12 @@ impl Epilogue<'_> {
         words: &[K::Word],
         group: usize,
         window: &PoolWindow,
-        image: usize,
+        row: usize,
     ) -> [KernelLanes<K>; 4] {
-        let mut rows = [self.row(kernel, words, group, window.pixels[0], image); 4];
-        for (index, row) in rows.iter_mut().enumerate().skip(1) {
+        let mut rows = [self.row(kernel, words, group, window.pixels[0], row); 4];
+        for (index, other) in rows.iter_mut().enumerate().skip(1) {
             if window.exists[index] {
-                *row = self.row(kernel, words, group, window.pixels[index], image);
+                *other = self.row(kernel, words, group, window.pixels[index], row);
             }
         }
         rows
@@ -223,12 +236,12 @@ impl Epilogue<'_> {
         z: &[K::Word],
         group: usize,
         (pixel, window): (usize, &PoolWindow),
-        image: usize,
+        row: usize,
     ) -> KernelLanes<K> {
         if !self.pool {
-            return self.row(kernel, z, group, pixel, image);
+            return self.row(kernel, z, group, pixel, row);
         }
-        window.largest(affine, self.window(kernel, z, group, window, image))
+        window.largest(affine, self.window(kernel, z, group, window, row))
     }
 
     /// Writes the gradient of the convolution's output, with zeros for missing images, for some rows of the
@@ -252,16 +265,16 @@ impl Epilogue<'_> {
                     let upstream = upstream.group(kernel, group);
                     for pixel in pixels.clone() {
                         let window = PoolWindow::new(self.map, self.pooled, pixel);
-                        for image in 0..live {
-                            let dy = upstream.at(kernel, pixel, image);
+                        for row in 0..self.map.rows(live) {
+                            let dy = upstream.at(kernel, pixel, row);
                             if !self.pool {
-                                let z = self.row(kernel, z, group, pixel, image);
-                                let out = &mut dz.pixels_mut(group, pixel)[image * K::ROW_WORDS..];
+                                let z = self.row(kernel, z, group, pixel, row);
+                                let out = &mut dz.pixels_mut(group, pixel)[row * K::ROW_WORDS..];
                                 kernel.encode_lanes(norm.gradient(z, dy), out);
                                 continue;
                             }
                             // The output's gradient goes to the pixel that is the maximum.
-                            let rows = self.window(kernel, z, group, &window, image);
+                            let rows = self.window(kernel, z, group, &window, row);
                             let mut da = [dy, zero, zero, zero];
                             let mut best = norm.affine.activated(rows[0]);
                             for other in 1..4 {
@@ -278,7 +291,7 @@ impl Epilogue<'_> {
                             for index in 0..4 {
                                 if window.exists[index] {
                                     let out = dz.pixels_mut(group, window.pixels[index]);
-                                    let out = &mut out[image * K::ROW_WORDS..];
+                                    let out = &mut out[row * K::ROW_WORDS..];
                                     kernel.encode_lanes(norm.gradient(rows[index], da[index]), out);
                                 }
                             }
@@ -355,6 +368,16 @@ impl Default for GradientSums {
 }
 
 impl GradientSums {
+    /// Of a folded map: those of both images of a row, for both.
+    pub fn fold(&mut self) {
+        for sums in [&mut self.du, &mut self.du_hat, &mut self.dy_u] {
+            for c in 0..FOLDED {
+                sums[c] += sums[FOLDED + c];
+                sums[FOLDED + c] = sums[c];
+            }
+        }
+    }
+
     /// All sums in one list.
     pub fn flat(&self) -> [f64; 3 * CHANNELS] {
         let mut numbers = [0.0; 3 * CHANNELS];

@@ -172,7 +172,7 @@ impl UnitForward<'_> {
         let Self { layer, packed, .. } = self;
         let row_bytes = layer.input.words::<K>() / layer.input.height * size_of::<K::Word>();
         scratch.resize(layer.input.words::<K>());
-        let mut found = BlockMoments::new(layer.output.groups());
+        let mut found = BlockMoments::new(layer.output);
         let mut bands = bands(&layer.axes.vertical, rows.clone(), BAND_BYTES / row_bytes);
         if let (Some(kept), Some(last)) = (&kept, bands.last_mut()) {
             // A kernel that is smaller than its stride does not read the last rows.
@@ -189,15 +189,15 @@ impl UnitForward<'_> {
                 }
             }
             let store = |group: usize, pixel: usize, rows: &mut [f32]| {
-                let bias = bias(self.bias, group);
+                let bias = bias(self.bias, group, layer.output);
                 kernel.vectorize(
                     #[inline(always)]
                     || {
                         add_bias(rows, bias);
                         if self.wants_moments {
-                            found.add(kernel.simd(), group, rows);
+                            found.add(kernel.simd(), group, rows, live);
                         }
-                        write_rows(kernel, live, group, pixel, rows, z);
+                        write_rows(kernel, layer.output.rows(live), group, pixel, rows, z);
                     },
                 );
             };
@@ -251,7 +251,7 @@ fn run_training<K: ConvKernel>(
     let mut moments: Vec<Moments> = Vec::new();
     let mut units: Vec<ReadyUnit> = Vec::new();
     for (index, unit) in stack.units().iter().enumerate() {
-        let layer = ConvLayer::new(stack, index);
+        let layer = ConvLayer::new::<K>(stack, index);
         let source = InputSource { stack, images, units: &units, index };
         let new_sum = source.first_sum();
         let step = UnitForward {
@@ -358,9 +358,9 @@ pub(super) fn images_of_block(
 }
 
 /// The bias of a channel group, if the unit has one.
-fn bias(bias: &[f32], group: usize) -> Option<[f32; CHANNELS]> {
-    let bias = bias.get(group * CHANNELS..)?;
-    (!bias.is_empty()).then(|| std::array::from_fn(|c| bias.get(c).copied().unwrap_or(0.0)))
+fn bias(bias: &[f32], group: usize, map: FeatureMap) -> Option<[f32; CHANNELS]> {
+    let bias = bias.get(group * CHANNELS..).filter(|bias| !bias.is_empty())?;
+    Some(std::array::from_fn(|lane| bias.get(lane % map.row_channels()).copied().unwrap_or(0.0)))
 }
 
 #[inline(always)]
@@ -374,18 +374,19 @@ fn add_bias(rows: &mut [f32], bias: Option<[f32; CHANNELS]>) {
     }
 }
 
-/// Encodes a strip's rows, `live` per pixel, into a feature map.
+/// Encodes a strip's rows, so many per pixel, into a feature map.
 #[inline(always)]
 pub(super) fn write_rows<K: ConvKernel>(
     kernel: K,
-    live: usize,
+    pixel_rows: usize,
     group: usize,
     pixel: usize,
     rows: &[f32],
     out: &mut MapRows<'_, K>,
 ) {
-    let out = out.pixels_mut(group, pixel).chunks_exact_mut(FeatureMap::pixel_words::<K>());
-    for (rows, out) in rows.chunks_exact(live * CHANNELS).zip(out) {
+    let pixel_words = out.pixel_words();
+    let out = out.pixels_mut(group, pixel).chunks_exact_mut(pixel_words);
+    for (rows, out) in rows.chunks_exact(pixel_rows * CHANNELS).zip(out) {
         let rows = rows.as_chunks::<CHANNELS>().0;
         for (row, words) in rows.iter().zip(out.chunks_exact_mut(K::ROW_WORDS)) {
             kernel.encode(row, words);
@@ -446,13 +447,14 @@ pub(super) fn unpack_block<K: ConvKernel>(
                 live,
                 kept,
                 #[inline(always)]
-                |group, pixel, image, a| {
-                    let image = &mut output[image * size..][..size];
-                    let values = kernel.channels(a).into_iter().zip(map.group(group));
-                    match average {
-                        true => values.for_each(|(value, channel)| image[channel] += value),
-                        false => values
-                            .for_each(|(value, channel)| image[channel * pixels + pixel] = value),
+                |group, pixel, row, a| {
+                    let values = kernel.channels(a);
+                    for (lane, image, channel) in map.places(group, row, live) {
+                        let image = &mut output[image * size..][..size];
+                        match average {
+                            true => image[channel] += values[lane],
+                            false => image[channel * pixels + pixel] = values[lane],
+                        }
                     }
                 },
             );

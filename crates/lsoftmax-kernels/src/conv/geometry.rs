@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use super::conv_kernel::ConvKernel;
-use super::layout::{CHANNELS, FeatureMap};
+use super::layout::FeatureMap;
 use super::pixel_pairs::{PAIR_WORDS, PixelPairs};
 use crate::kernel::{STRIP_COLS, Segment};
 
@@ -171,7 +171,7 @@ impl Strips {
             Direction::Backward => axis.backward(position),
         };
         let depth = K::depth(from.channels);
-        let (pixel_words, group_words) = (FeatureMap::pixel_words::<K>(), from.group_words::<K>());
+        let (pixel_words, group_words) = (from.pixel_words::<K>(), from.group_words::<K>());
         let horizontal = runs(to.width, |x| taps(&axes.horizontal, x));
         let mut strips = Vec::new();
         for y in 0..to.height {
@@ -274,9 +274,10 @@ pub(super) struct Waves {
 const WAVE_PIXELS: usize = 32;
 
 impl Waves {
-    /// With pooling, waves start at even rows.
-    pub fn new<K: ConvKernel>(axes: &ConvAxes, pool: bool) -> Self {
+    /// The waves of a convolution of a map to another. With pooling, waves start at even rows.
+    pub fn new<K: ConvKernel>(axes: &ConvAxes, maps: [FeatureMap; 2], pool: bool) -> Self {
         let ConvAxes { vertical, horizontal } = axes;
+        let channels = maps.map(|map| map.row_channels());
         let most = (WAVE_PIXELS / horizontal.output).max(1);
         let outputs: Vec<_> = divide(vertical.output, most, if pool { 2 } else { 1 }).collect();
         let lines = outputs.iter().map(|rows| vertical.inputs(rows).len());
@@ -288,9 +289,9 @@ impl Waves {
                 let taps = (0..axes.taps()).map(|tap| {
                     let [ky, kx] = [tap / horizontal.kernel, tap % horizontal.kernel];
                     let rows = vertical.overlap(ky, outputs.clone());
-                    let line = line_overlap::<K>(horizontal, kx, columns.clone());
+                    let line = line_overlap::<K>(horizontal, channels, kx, columns.clone());
                     let first = if K::LINES_IN_PLACE { 0 } else { outputs.start };
-                    lines_overlap::<K>(horizontal, &rows, &line, slots, first)
+                    lines_overlap::<K>(horizontal, channels, &rows, &line, slots, first)
                 });
                 taps.collect()
             });
@@ -301,14 +302,20 @@ impl Waves {
     }
 }
 
-/// The overlap of a line of the output with a line of the input, for some columns of the output.
-fn line_overlap<K: ConvKernel>(axis: &ConvAxis, tap: usize, columns: Range<usize>) -> TapOverlap {
-    let pixel = K::IMAGE_WORDS * CHANNELS;
+/// The overlap of a line of the output with a line of the input, for some columns of the output. `channels` are those
+/// of a row of the input and of the output.
+fn line_overlap<K: ConvKernel>(
+    axis: &ConvAxis,
+    channels: [usize; 2],
+    tap: usize,
+    columns: Range<usize>,
+) -> TapOverlap {
+    let [left_pixel, right_pixel] = channels.map(|channels| K::IMAGE_WORDS * channels);
     if K::PIXEL_PAIRS {
         let pairs = PixelPairs::new(axis);
         let segments = columns.step_by(2).filter_map(|x| {
             let left = pairs.read_by(x, tap)? * PAIR_WORDS;
-            Some(Segment { left, right: x * pixel })
+            Some(Segment { left, right: x * right_pixel })
         });
         return TapOverlap { depth: 2 * K::IMAGE_WORDS, segments: segments.collect() };
     }
@@ -319,19 +326,21 @@ fn line_overlap<K: ConvKernel>(axis: &ConvAxis, tap: usize, columns: Range<usize
     } else {
         (1, &pixels[..])
     };
-    let segments = starts.iter().map(|(x, from)| Segment { left: from * pixel, right: x * pixel });
+    let segments =
+        starts.iter().map(|(x, from)| Segment { left: from * left_pixel, right: x * right_pixel });
     TapOverlap { depth: len * K::IMAGE_WORDS, segments: segments.collect() }
 }
 
 /// The overlap of some (output, input) lines, of which each has the given one.
 fn lines_overlap<K: ConvKernel>(
     axis: &ConvAxis,
+    channels: [usize; 2],
     lines: &[(usize, usize)],
     line: &TapOverlap,
     slots: usize,
     first: usize,
 ) -> TapOverlap {
-    let (left, right) = (K::left_line(axis), K::right_line(axis));
+    let (left, right) = (K::left_line(axis, channels[0]), K::right_line(axis, channels[1]));
     let segments = lines.iter().flat_map(|(y, from)| {
         line.segments.iter().map(move |segment| Segment {
             left: from % slots * left + segment.left,

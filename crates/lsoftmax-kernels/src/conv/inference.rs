@@ -46,7 +46,7 @@ fn run_inference<K: ConvKernel>(
     let given = parameters.iter().zip(moments).enumerate();
     let units: Vec<ReadyUnit> = given
         .map(|(index, (parameters, moments))| {
-            ReadyUnit::new(stack, index, ConvLayer::new(stack, index), parameters, moments)
+            ReadyUnit::new(stack, index, ConvLayer::new::<K>(stack, index), parameters, moments)
         })
         .collect();
     let packed = units.iter().zip(parameters);

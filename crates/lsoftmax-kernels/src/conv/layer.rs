@@ -27,12 +27,12 @@ pub(super) struct ConvLayer {
 }
 
 impl ConvLayer {
-    pub fn new(stack: &Stack, index: usize) -> Self {
+    pub fn new<K: ConvKernel>(stack: &Stack, index: usize) -> Self {
         let unit = stack.units()[index];
         let shape = stack.unit_input(index);
-        let output = FeatureMap::new(stack.convolved(index));
+        let output = FeatureMap::of::<K>(stack.convolved(index));
         let pooled = match unit.pool {
-            Pool::Max => FeatureMap::new(stack.unit_output(index)),
+            Pool::Max => FeatureMap::of::<K>(stack.unit_output(index)),
             Pool::None | Pool::Average => output,
         };
         let [high, wide] = unit.kernel;
@@ -43,11 +43,15 @@ impl ConvLayer {
                 padding: unit.padding,
                 stride: unit.stride,
             };
-            let input = FeatureMap { channels: shape[0] * high * wide, ..output };
+            let channels = shape[0] * high * wide;
+            let input = FeatureMap::new([channels, output.height, output.width]);
             (Some(transform), input, [1, 1], 0, 1)
         } else {
-            let transform = (index == 0).then_some(InputTransform::Identity);
-            (transform, FeatureMap::new(shape), unit.kernel, unit.padding, unit.stride)
+            let (transform, input) = match index {
+                0 => (Some(InputTransform::Identity), FeatureMap::new(shape)),
+                _ => (None, FeatureMap::of::<K>(shape)),
+            };
+            (transform, input, unit.kernel, unit.padding, unit.stride)
         };
         let axis = |input, output, kernel| ConvAxis { input, output, kernel, padding, stride };
         let axes = ConvAxes {
@@ -61,7 +65,7 @@ impl ConvLayer {
 
     /// See [`Waves`]. `pool` says whether pooling follows the convolution.
     pub fn waves<K: ConvKernel>(&self, pool: bool) -> Waves {
-        Waves::new::<K>(&self.axes, pool)
+        Waves::new::<K>(&self.axes, [self.input, self.output], pool)
     }
 }
 

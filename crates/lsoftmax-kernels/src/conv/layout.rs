@@ -5,6 +5,11 @@
 //! missing images and channels. A row of pixels is a tall matrix with one row per (pixel, image) and
 //! one column per channel. A convolution multiplies shifted views of it: a tap that lies in the padding
 //! is skipped, so no border is copied.
+//!
+//! A map of at most [`FOLDED`] channels would leave half of each row empty, so it is *folded*: a row has the channels
+//! of one image and then those of the next, `[height][width][8 rows][2 images][16 channels]`. To the passes, which
+//! are the same for every row, it is a map of half as many images; products read rows of half the length. If the
+//! number of live images is odd, half of the last row is missing.
 
 use std::ops::Range;
 
@@ -15,17 +20,63 @@ pub(super) const IMAGES: usize = 16;
 /// Channels per group, which are contiguous.
 pub(super) const CHANNELS: usize = 32;
 
+/// The most channels of a folded map.
+pub(super) const FOLDED: usize = CHANNELS / 2;
+
 /// The shape of a feature map, and its layout for one block of images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FeatureMap {
     pub channels: usize,
     pub height: usize,
     pub width: usize,
+    /// Whether a row has two images.
+    pub folded: bool,
 }
 
 impl FeatureMap {
+    /// A map that is not folded.
     pub fn new([channels, height, width]: [usize; 3]) -> Self {
-        Self { channels, height, width }
+        Self { channels, height, width, folded: false }
+    }
+
+    /// A map that is folded if it has few channels and the path can multiply it.
+    pub fn of<K: ConvKernel>(shape: [usize; 3]) -> Self {
+        Self { folded: K::FOLDS && shape[0] <= FOLDED, ..Self::new(shape) }
+    }
+
+    /// Channels of an image in a row, with padding.
+    pub fn row_channels(&self) -> usize {
+        if self.folded { FOLDED } else { CHANNELS }
+    }
+
+    /// Rows of a pixel that contain live images.
+    pub fn rows(&self, live: usize) -> usize {
+        if self.folded { live.div_ceil(2) } else { live }
+    }
+
+    /// Images in the rows of a pixel that contain live images.
+    pub fn row_images(&self, live: usize) -> usize {
+        if self.folded { live.next_multiple_of(2) } else { live }
+    }
+
+    /// Words of one image at one pixel of one channel group.
+    pub fn image_words<K: ConvKernel>(&self) -> usize {
+        if self.folded { K::ROW_WORDS / 2 } else { K::ROW_WORDS }
+    }
+
+    /// The images and channels of a row's numbers, as far as they exist.
+    pub fn places(
+        &self,
+        group: usize,
+        row: usize,
+        live: usize,
+    ) -> impl Iterator<Item = (usize, usize, usize)> {
+        let channels = self.group(group);
+        let (images, width) = (self.row_images(1), self.row_channels());
+        (0..images).filter(move |half| row * images + half < live).flat_map(move |half| {
+            let lanes = half * width..;
+            lanes.zip(channels.clone()).map(move |(lane, c)| (lane, row * images + half, c))
+        })
     }
 
     pub fn pixels(&self) -> usize {
@@ -43,13 +94,14 @@ impl FeatureMap {
     }
 
     /// Words of one pixel of one channel group, for all images of a block.
-    pub fn pixel_words<K: ConvKernel>() -> usize {
-        IMAGES * K::ROW_WORDS
+    #[inline(always)]
+    pub fn pixel_words<K: ConvKernel>(&self) -> usize {
+        IMAGES * self.image_words::<K>()
     }
 
     /// Words of one channel group.
     pub fn group_words<K: ConvKernel>(&self) -> usize {
-        self.pixels() * Self::pixel_words::<K>()
+        self.pixels() * self.pixel_words::<K>()
     }
 
     /// Words of a block of images.
@@ -57,10 +109,10 @@ impl FeatureMap {
         self.groups() * self.group_words::<K>()
     }
 
-    /// The offset of one image's words at one pixel of one channel group.
+    /// The offset of one row's words at one pixel of one channel group.
     #[inline(always)]
-    pub fn offset<K: ConvKernel>(&self, group: usize, pixel: usize, image: usize) -> usize {
-        ((group * self.pixels() + pixel) * IMAGES + image) * K::ROW_WORDS
+    pub fn offset<K: ConvKernel>(&self, group: usize, pixel: usize, row: usize) -> usize {
+        (group * self.pixels() + pixel) * self.pixel_words::<K>() + row * K::ROW_WORDS
     }
 }
 
@@ -73,26 +125,34 @@ pub(super) fn live_images(block: usize, count: usize) -> usize {
 pub(super) struct MapRows<'a, K: ConvKernel> {
     groups: Vec<&'a mut [K::Word]>,
     first_pixel: usize,
+    /// Words of a pixel, and of an image at a pixel.
+    pixel_words: usize,
+    image_words: usize,
 }
 
 impl<'a, K: ConvKernel> MapRows<'a, K> {
+    fn new(map: FeatureMap, groups: Vec<&'a mut [K::Word]>, first_pixel: usize) -> Self {
+        let (pixel_words, image_words) = (map.pixel_words::<K>(), map.image_words::<K>());
+        Self { groups, first_pixel, pixel_words, image_words }
+    }
+
     /// All rows of a block.
     pub fn whole(map: FeatureMap, words: &'a mut [K::Word]) -> Self {
         let groups = words.chunks_exact_mut(map.group_words::<K>());
-        Self { groups: groups.collect(), first_pixel: 0 }
+        Self::new(map, groups.collect(), 0)
     }
 
     /// Row `y` in a ring of `slots` rows.
     pub fn in_ring(map: FeatureMap, words: &'a mut [K::Word], slots: usize, y: usize) -> Self {
-        let line = map.width * FeatureMap::pixel_words::<K>();
+        let line = map.width * map.pixel_words::<K>();
         let rings = words.chunks_exact_mut(slots * line);
         let groups = rings.map(|ring| &mut ring[y % slots * line..][..line]);
-        Self { groups: groups.collect(), first_pixel: y * map.width }
+        Self::new(map, groups.collect(), y * map.width)
     }
 
     /// The rows of every block, divided in the same way.
     pub fn divided(map: FeatureMap, words: &'a mut [K::Word], rows: &[Range<usize>]) -> Vec<Self> {
-        let line = map.width * FeatureMap::pixel_words::<K>();
+        let line = map.width * map.pixel_words::<K>();
         let mut all = Vec::new();
         for block in words.chunks_exact_mut(map.words::<K>()) {
             let mut groups: Vec<&mut [K::Word]> =
@@ -102,34 +162,39 @@ impl<'a, K: ConvKernel> MapRows<'a, K> {
                     group.split_off_mut(..rows.len() * line).unwrap_or_default()
                 };
                 let groups = groups.iter_mut().map(part).collect();
-                Self { groups, first_pixel: rows.start * map.width }
+                Self::new(map, groups, rows.start * map.width)
             }));
         }
         all
     }
 
+    /// Words of a pixel of one channel group.
+    pub fn pixel_words(&self) -> usize {
+        self.pixel_words
+    }
+
     /// The words of a pixel of one channel group, for all images.
     #[inline(always)]
     pub fn pixel(&self, group: usize, pixel: usize) -> &[K::Word] {
-        let words = FeatureMap::pixel_words::<K>();
+        let words = self.pixel_words;
         &self.groups[group][(pixel - self.first_pixel) * words..][..words]
     }
 
     /// The words of pixels of one channel group, from `pixel` on.
     #[inline(always)]
     pub fn pixels_mut(&mut self, group: usize, pixel: usize) -> &mut [K::Word] {
-        &mut self.groups[group][(pixel - self.first_pixel) * FeatureMap::pixel_words::<K>()..]
+        &mut self.groups[group][(pixel - self.first_pixel) * self.pixel_words..]
     }
 
     /// Writes zeros for the missing images of the block at some pixels.
     #[inline(always)]
     pub fn zero_padding_images(&mut self, pixels: Range<usize>, live: usize) {
         if live < IMAGES {
+            let (pixel_words, live_words) = (self.pixel_words, live * self.image_words);
             for group in 0..self.groups.len() {
-                let words = self.pixels_mut(group, pixels.start);
-                let words = words.chunks_exact_mut(FeatureMap::pixel_words::<K>());
+                let words = self.pixels_mut(group, pixels.start).chunks_exact_mut(pixel_words);
                 for pixel in words.take(pixels.len()) {
-                    pixel[live * K::ROW_WORDS..].fill(K::Word::default());
+                    pixel[live_words..].fill(K::Word::default());
                 }
             }
         }
@@ -161,13 +226,15 @@ pub(super) fn pack_images<K: ConvKernel>(
     kernel.vectorize(
         #[inline(always)]
         || {
-            for (index, image) in images.chunks_exact(size).enumerate() {
-                match transform {
-                    InputTransform::Identity => {
-                        pack_image(kernel, image, map, index, rows.clone(), out)
+            match transform {
+                InputTransform::Identity => {
+                    for row in 0..map.rows(live) {
+                        pack_row(kernel, images, map, (row, live), rows.clone(), out);
                     }
-                    InputTransform::Im2col { kernel: window, padding, stride } => {
-                        let im2col = Im2col { shape, window, padding, stride };
+                }
+                InputTransform::Im2col { kernel: window, padding, stride } => {
+                    let im2col = Im2col { shape, window, padding, stride };
+                    for (index, image) in images.chunks_exact(size).enumerate() {
                         im2col.pack_image(kernel, image, map, index, rows.clone(), out);
                     }
                 }
@@ -177,23 +244,24 @@ pub(super) fn pack_images<K: ConvKernel>(
     );
 }
 
+/// Writes one row of every pixel: an image, or two.
 #[inline(always)]
-fn pack_image<K: ConvKernel>(
+fn pack_row<K: ConvKernel>(
     kernel: K,
-    image: &[f32],
+    images: &[f32],
     map: FeatureMap,
-    index: usize,
+    (row, live): (usize, usize),
     rows: Range<usize>,
     out: &mut MapRows<'_, K>,
 ) {
+    let size = map.channels * map.pixels();
     for group in 0..map.groups() {
-        let channels = map.group(group);
         for pixel in rows.start * map.width..rows.end * map.width {
             let mut values = [0.0; CHANNELS];
-            for (value, channel) in values.iter_mut().zip(channels.clone()) {
-                *value = image[channel * map.pixels() + pixel];
+            for (lane, image, channel) in map.places(group, row, live) {
+                values[lane] = images[image * size + channel * map.pixels() + pixel];
             }
-            kernel.encode(&values, &mut out.pixels_mut(group, pixel)[index * K::ROW_WORDS..]);
+            kernel.encode(&values, &mut out.pixels_mut(group, pixel)[row * K::ROW_WORDS..]);
         }
     }
 }

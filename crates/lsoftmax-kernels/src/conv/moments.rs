@@ -1,7 +1,7 @@
 //! Mean and variance of channels, computed per task and combined in a fixed order.
 
 use super::epilogue::ChannelRow;
-use super::layout::CHANNELS;
+use super::layout::{CHANNELS, FOLDED, FeatureMap};
 use super::share::BatchShare;
 use super::stack::Moments;
 use crate::kernel::Simd;
@@ -11,6 +11,9 @@ use crate::lanes::Lanes;
 #[derive(Clone, Debug)]
 pub(super) struct BlockMoments {
     groups: Vec<GroupMoments>,
+    map: FeatureMap,
+    /// In a folded map, the rows whose second image is missing.
+    half_rows: usize,
 }
 
 /// Sums of 32 channels' differences from a pivot, which keeps the squares small.
@@ -36,24 +39,32 @@ fn sum_squares_in_f64(rows: &[ChannelRow], pivot: &ChannelRow, squares: &mut [f6
 }
 
 impl BlockMoments {
-    pub fn new(groups: usize) -> Self {
+    pub fn new(map: FeatureMap) -> Self {
         let group = GroupMoments {
             count: 0,
             pivot: [0.0; CHANNELS],
             sum: [0.0; CHANNELS],
             squares: [0.0; CHANNELS],
         };
-        Self { groups: vec![group; groups] }
+        Self { groups: vec![group; map.groups()], map, half_rows: 0 }
     }
 
-    /// Adds rows of 32 channels.
+    /// Adds some pixels' rows of 32 numbers. A missing image of a folded map is overwritten.
     #[inline(always)]
-    pub fn add<S: Simd>(&mut self, simd: S, group: usize, rows: &[f32]) {
+    pub fn add<S: Simd>(&mut self, simd: S, group: usize, rows: &mut [f32], live: usize) {
         let group = &mut self.groups[group];
-        let rows = rows.as_chunks::<CHANNELS>().0;
+        let rows = rows.as_chunks_mut::<CHANNELS>().0;
         if group.count == 0 {
             // Any value of the channel is likely to be closer to its mean than zero is.
             group.pivot = rows[0];
+        }
+        if self.map.row_images(live) != live {
+            // A distance of zero from the pivot does not count.
+            for pixel in rows.chunks_exact_mut(self.map.rows(live)) {
+                let last = pixel.last_mut().expect("a row");
+                last[FOLDED..].copy_from_slice(&group.pivot[FOLDED..]);
+                self.half_rows += 1;
+            }
         }
         group.count += rows.len();
         let pivot = simd.lanes(&group.pivot);
@@ -96,13 +107,23 @@ impl BlockMoments {
 
     /// The number of values per channel, the means, and the sums of squared distances from them.
     fn flat(&self, channels: usize) -> Vec<f64> {
-        let count = self.groups[0].count as f64;
+        let rows = self.groups[0].count;
+        let mut all = self.lanes(channels, 0, rows);
+        if self.map.folded && rows > self.half_rows {
+            merge(&mut all, &self.lanes(channels, FOLDED, rows - self.half_rows));
+        }
+        all
+    }
+
+    /// The same of the images of a row whose channels are in the lanes from `start` on, of which there are `count`.
+    fn lanes(&self, channels: usize, start: usize, count: usize) -> Vec<f64> {
+        let count = count as f64;
         let mut numbers = vec![0.0; 1 + 2 * channels];
         let (first, numbers_of_channels) = numbers.split_at_mut(1);
         first[0] = count;
         let (means, squares) = numbers_of_channels.split_at_mut(channels);
         for (channel, (mean, squares)) in means.iter_mut().zip(squares).enumerate() {
-            let (group, c) = (&self.groups[channel / CHANNELS], channel % CHANNELS);
+            let (group, c) = (&self.groups[channel / CHANNELS], start + channel % CHANNELS);
             let offset = group.sum[c] / count;
             *mean = f64::from(group.pivot[c]) + offset;
             *squares = group.squares[c] - group.sum[c] * offset;

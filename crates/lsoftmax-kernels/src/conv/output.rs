@@ -36,11 +36,11 @@ impl ReadyUnit {
             Some(ShortcutOrder::AfterActivation) => (unit.activation, Some(Activation::None)),
             Some(ShortcutOrder::BeforeActivation) => (Activation::None, Some(unit.activation)),
         };
-        let activation =
-            |activation| Affine::activation(unit.filters, activation, parameters.slope);
+        let map = layer.output;
+        let activation = |activation| Affine::activation(map, activation, parameters.slope);
         Self {
             layer,
-            affine: Affine::new(unit.filters, before, parameters, moments),
+            affine: Affine::new(map, before, parameters, moments),
             after_sum: after.map(activation),
             activates_sum: after.is_some_and(|after| after != Activation::None),
             max_pool: unit.pool == Pool::Max,
@@ -119,7 +119,7 @@ impl<'a, K: ConvKernel> BlockOutput<'a, K> {
         }
     }
 
-    /// Calls `visit(group, pixel, image, a)` for every pixel of some rows.
+    /// Calls `visit(group, pixel, row, a)` for every row of words of some rows of pixels.
     #[inline(always)]
     pub fn outputs(
         &self,
@@ -159,8 +159,8 @@ impl<'a, K: ConvKernel> BlockOutput<'a, K> {
                     live,
                     kept,
                     #[inline(always)]
-                    |group, pixel, image, a| {
-                        let out = &mut out.pixels_mut(group, pixel)[image * K::ROW_WORDS..];
+                    |group, pixel, row, a| {
+                        let out = &mut out.pixels_mut(group, pixel)[row * K::ROW_WORDS..];
                         kernel.encode_lanes(a, out);
                     },
                 );

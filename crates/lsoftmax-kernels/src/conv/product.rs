@@ -15,8 +15,8 @@ const STORED_ROWS: usize = 8 * IMAGES;
 /// Computes the strips of some rows: of the convolution's output, or of its gradient with respect to the
 /// input.
 ///
-/// Calls `store(group, pixel, sums)` with the sums of a few pixels, rows of 32 channels: all live images of
-/// the first pixel, then of the next.
+/// Calls `store(group, pixel, sums)` with the sums of a few pixels, rows of 32 numbers as in the map: all rows of
+/// the first pixel with live images, then of the next.
 pub(super) fn correlate<K: ConvKernel>(
     kernel: K,
     strips: &Strips,
@@ -26,6 +26,10 @@ pub(super) fn correlate<K: ConvKernel>(
     live: usize,
     mut store: impl FnMut(usize, usize, &mut [f32]),
 ) {
+    // In a row of two images, of which the last is missing, it is computed, too: it is zero in `from`.
+    let (live, width) = (strips.to.row_images(live), strips.to.row_channels());
+    let (pixel_words, image_words) =
+        (strips.from.pixel_words::<K>(), strips.from.image_words::<K>());
     let mut sums = [0.0; STORED_ROWS * STRIP_COLS];
     let session = kernel.session();
     for (group, right) in right.chunks_exact(strips.panel_words()).enumerate() {
@@ -36,26 +40,25 @@ pub(super) fn correlate<K: ConvKernel>(
         }
         for strip in strips.of_rows(rows) {
             for part in divide(strip.pixels, STORED_ROWS / live, 1) {
-                let sums = &mut sums[..part.len() * live * STRIP_COLS];
+                let sums = &mut sums[..part.len() * live * width];
                 // The rows of a product are a fixed distance apart. If images are missing, they are the
                 // images of one pixel or the pixels of one image, whichever are more.
                 let (products, rows, row_stride) = match (live, part.len()) {
-                    (IMAGES, pixels) => (1, pixels * live, K::ROW_WORDS),
-                    (live, pixels) if live < pixels => {
-                        (live, pixels, FeatureMap::pixel_words::<K>())
-                    }
-                    (live, pixels) => (pixels, live, K::ROW_WORDS),
+                    (IMAGES, pixels) => (1, pixels * live, image_words),
+                    (live, pixels) if live < pixels => (live, pixels, pixel_words),
+                    (live, pixels) => (pixels, live, image_words),
                 };
-                let (from_step, out_step, out_stride) = match row_stride == K::ROW_WORDS {
-                    true => (FeatureMap::pixel_words::<K>(), live * STRIP_COLS, STRIP_COLS),
-                    false => (K::ROW_WORDS, STRIP_COLS, live * STRIP_COLS),
+                let (from_step, out_step, out_stride) = match row_stride == image_words {
+                    true => (pixel_words, live * width, width),
+                    false => (image_words, width, live * width),
                 };
                 for product in 0..products {
-                    let start = part.start * FeatureMap::pixel_words::<K>() + product * from_step;
+                    let start = part.start * pixel_words + product * from_step;
                     let words = &from[start..];
                     let args = StripArgs {
                         left: LeftOperand { words, row_stride, depth_stride: 1 },
                         right,
+                        right_stride: STRIP_COLS,
                         segments: &strip.segments,
                         rows,
                         cols,
@@ -86,9 +89,11 @@ impl LineOperands {
         input: FeatureMap,
         output: FeatureMap,
     ) {
-        self.left.resize(input.groups() * waves.slots * K::left_line(&axes.horizontal));
+        let left = K::left_line(&axes.horizontal, input.row_channels());
+        self.left.resize(input.groups() * waves.slots * left);
         if !K::LINES_IN_PLACE {
-            self.right.resize(output.groups() * waves.rows * K::right_line(&axes.horizontal));
+            let right = K::right_line(&axes.horizontal, output.row_channels());
+            self.right.resize(output.groups() * waves.rows * right);
         }
     }
 
@@ -98,15 +103,16 @@ impl LineOperands {
         kernel: K,
         waves: &Waves,
         axes: &ConvAxes,
+        input: FeatureMap,
         y: usize,
         row: &[K::Word],
     ) {
-        let line = axes.horizontal.input * FeatureMap::pixel_words::<K>();
-        let packed = K::left_line(&axes.horizontal);
+        let line = input.width * input.pixel_words::<K>();
+        let packed = K::left_line(&axes.horizontal, input.row_channels());
         let rings = self.left.words_mut().chunks_exact_mut(waves.slots * packed);
         for (ring, row) in rings.zip(row.chunks_exact(line)) {
             let out = &mut ring[y % waves.slots * packed..][..packed];
-            kernel.pack_left_line(&axes.horizontal, row, out);
+            kernel.pack_left_line(&axes.horizontal, input.row_channels(), row, out);
         }
     }
 
@@ -118,13 +124,13 @@ impl LineOperands {
         rows: &Range<usize>,
         (output, dz): (FeatureMap, &[K::Word]),
     ) {
-        let line = output.width * FeatureMap::pixel_words::<K>();
-        let packed = K::right_line(&axes.horizontal);
+        let line = output.width * output.pixel_words::<K>();
+        let packed = K::right_line(&axes.horizontal, output.row_channels());
         let groups = self.right.words_mut().chunks_exact_mut(waves.rows * packed);
         for (out, dz) in groups.zip(dz.chunks_exact(output.group_words::<K>())) {
             let lines = dz.chunks_exact(line).skip(rows.start).take(rows.len());
             for (out, line) in out.chunks_exact_mut(packed).zip(lines) {
-                kernel.pack_right_line(line, out);
+                kernel.pack_right_line(output.row_channels(), line, out);
             }
         }
     }
@@ -145,11 +151,12 @@ impl LineOperands {
             (dz, output.group_words::<K>())
         } else {
             self.pack_right(kernel, waves, axes, &wave.outputs, (output, dz));
-            (self.right.words(), waves.rows * K::right_line(&axes.horizontal))
+            let line = K::right_line(&axes.horizontal, output.row_channels());
+            (self.right.words(), waves.rows * line)
         };
         let left: &[K::Word] = self.left.words();
-        let left_group = waves.slots * K::left_line(&axes.horizontal);
-        let (row_stride, depth_stride) = K::LEFT_STRIDES;
+        let left_group = waves.slots * K::left_line(&axes.horizontal, input.row_channels());
+        let (row_stride, depth_stride) = K::left_strides(input.row_channels());
         let session = kernel.session();
         for taps in &wave.columns {
             let blocks = gradient.chunks_exact_mut(input.groups() * CHANNELS * STRIP_COLS);
@@ -164,6 +171,7 @@ impl LineOperands {
                     let args = StripArgs {
                         left: LeftOperand { words, row_stride, depth_stride },
                         right: &right[to * right_group..][..right_group],
+                        right_stride: output.row_channels(),
                         segments,
                         rows: K::gradient_rows(input.group(from).len()),
                         cols: output.group(to).len(),

@@ -36,7 +36,7 @@ pub(super) struct FreshSum<'a, K: ConvKernel> {
 }
 
 impl<K: ConvKernel> FreshSum<'_, K> {
-    /// Computes some rows. Calls `visit(group, pixel, image, output)` for every pixel, and stores the sums of
+    /// Computes some rows. Calls `visit(group, pixel, row, output)` for every row of words, and stores the sums of
     /// the rows `kept`.
     #[inline(always)]
     pub fn outputs(
@@ -57,23 +57,17 @@ impl<K: ConvKernel> FreshSum<'_, K> {
                 for pixel in y * width..(y + 1) * width {
                     let window =
                         PoolWindow::new(addend.epilogue.map, addend.epilogue.pooled, pixel);
-                    for image in 0..live {
-                        let z = own.epilogue.row(kernel, own.words, group, pixel, image);
+                    for row in 0..epilogue.map.rows(live) {
+                        let z = own.epilogue.row(kernel, own.words, group, pixel, row);
                         let place = (pixel, &window);
-                        let s = addend.epilogue.output(
-                            kernel,
-                            &added,
-                            addend.words,
-                            group,
-                            place,
-                            image,
-                        );
+                        let s =
+                            addend.epilogue.output(kernel, &added, addend.words, group, place, row);
                         let v = before.activated(z).add(s);
                         if let Some(kept) = &mut kept {
                             let out = kept.sums.pixels_mut(group, pixel);
-                            kernel.encode_lanes(v, &mut out[image * K::ROW_WORDS..]);
+                            kernel.encode_lanes(v, &mut out[row * K::ROW_WORDS..]);
                         }
-                        visit(group, pixel, image, after.activated(v));
+                        visit(group, pixel, row, after.activated(v));
                     }
                 }
             }
@@ -113,11 +107,11 @@ impl<'a, K: ConvKernel> Upstream<'a, K> {
 }
 
 impl<K: ConvKernel> UpstreamGroup<'_, K> {
-    /// The gradient at one pixel of one image.
+    /// The gradient of one row of words at a pixel.
     #[inline(always)]
-    pub fn at(&self, kernel: K, pixel: usize, image: usize) -> KernelLanes<K> {
+    pub fn at(&self, kernel: K, pixel: usize, row: usize) -> KernelLanes<K> {
         let Upstream { dy, map, sum } = self.upstream;
-        let at = map.offset::<K>(self.group, pixel, image);
+        let at = map.offset::<K>(self.group, pixel, row);
         prefetch_row(kernel, dy, at);
         let dy = kernel.decode(&dy[at..]);
         let (Some(affine), Some((_, sums))) = (&self.affine, sum) else { return dy };
@@ -178,25 +172,24 @@ impl<K: ConvKernel> UnitWords<'_, K> {
                         for pixel in start..pixels.end.min(start + F32_SUM_PIXELS) {
                             let dy = dy(group, pixel);
                             let window = PoolWindow::new(own.epilogue.map, pooled, pixel);
-                            for image in 0..live {
-                                let mut dy = kernel.decode(&dy[image * K::ROW_WORDS..]);
+                            for row in 0..pooled.rows(live) {
+                                let mut dy = kernel.decode(&dy[row * K::ROW_WORDS..]);
                                 if let Some((after, sum)) = &after {
-                                    let v =
-                                        sum.epilogue.row(kernel, sum.words, group, pixel, image);
+                                    let v = sum.epilogue.row(kernel, sum.words, group, pixel, row);
                                     let positive = v.greater(after.zero);
                                     dy_v = dy_v.add(after.zero.select(positive, dy.mul(v)));
                                     dy = dy.select(positive, dy.mul(after.slope));
                                 }
                                 let place = (pixel, &window);
                                 let StoredOutput { epilogue, words } = own;
-                                let z = epilogue.winner(kernel, &lanes, words, group, place, image);
+                                let z = epilogue.winner(kernel, &lanes, words, group, place, row);
                                 short.add(&lanes, z, dy);
                                 if let Some((lanes, StoredOutput { epilogue, words })) = &projection
                                 {
                                     let (map, pooled) = (epilogue.map, epilogue.pooled);
                                     let place = (pixel, &PoolWindow::new(map, pooled, pixel));
                                     let z =
-                                        epilogue.winner(kernel, lanes, words, group, place, image);
+                                        epilogue.winner(kernel, lanes, words, group, place, row);
                                     added.add(lanes, z, dy);
                                 }
                             }
