@@ -169,3 +169,29 @@ fn other_classes_get_a_new_head_and_the_network_of_the_run() {
     let sentence = refused(train(&[&recipe, "--init", "nowhere"]).output().expect("it starts"));
     assert_says(sentence, &["nowhere", "neither a run nor a file", "--init"]);
 }
+
+#[test]
+fn sampled_classes_with_an_averaged_model_start_from_another_and_resume_to_the_same_bits() {
+    let (directory, run) = temporary_run();
+    let base = base(directory.path());
+    let text = TINY.replace("\nsteps", "\naverage = 0.9\nsteps");
+    let recipe = recipe(directory.path(), &text);
+    let words = [&recipe, "--init", &base, "--sample-rate", "0.5", "--seed", "8", "--steps", "20"];
+    done(train(&[&words[..], &["--out", &text_of(&run)]].concat()));
+    let expected = result(&run);
+    let summary: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(run.join("summary.json")).expect("a file"))
+            .expect("JSON");
+    assert_eq!(summary["kept"]["averaged"], true);
+    assert!(summary["test"]["error"].as_f64().expect("a number") < 45.0, "{summary}");
+    for _ in 0..2 {
+        undo_the_end(&run);
+        done(resume(&run));
+        assert_eq!(result(&run), expected);
+    }
+    // All weights have learned, also those of the classes that few steps have sampled.
+    let before = tensors(&Path::new(&base).join("model.safetensors"));
+    for (name, bytes) in tensors(&run.join("model.safetensors")) {
+        assert_ne!(before[&name], bytes, "{name}");
+    }
+}

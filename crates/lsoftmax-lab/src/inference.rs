@@ -9,8 +9,8 @@ use lsoftmax_comm::Communicator;
 use lsoftmax_data::arrays::{StagedArrays, WriteError};
 use lsoftmax_data::files::{directory_of, resolved};
 use lsoftmax_data::{
-    DataDir, DataError, DataSource, Dataset, Images, ImagesError, Shape, Split, files_in,
-    read_images, read_readable_images,
+    DataDir, DataError, DataProblem, DataSource, Dataset, Images, ImagesError, Shape, Split,
+    WatchReading, files_in, read_images, read_readable_images,
 };
 use serde::Serialize;
 
@@ -52,6 +52,15 @@ impl InferenceError {
             _ => true,
         }
     }
+
+    /// Whether a watcher stopped the work.
+    pub fn is_interrupted(&self) -> bool {
+        match self {
+            Self::Data(error) => matches!(error.problem, DataProblem::Interrupted),
+            Self::Evaluate(error) => matches!(error, EvaluateError::Interrupted),
+            _ => false,
+        }
+    }
 }
 
 /// The images of a split, or an error that names the data.
@@ -68,10 +77,11 @@ pub(crate) fn images_to_evaluate(
     source: Option<&DataSource>,
     split: Split,
     data: &DataDir,
+    watch: &mut WatchReading<'_>,
 ) -> Result<(&'static str, Images), InferenceError> {
     let own = source.is_none();
     let source = source.unwrap_or(&description.data);
-    let mut set = source.read(data, input_shape(&description.network.input))?;
+    let mut set = source.read_watched(data, input_shape(&description.network.input), watch)?;
     if own && set.test.is_none() {
         if set.digest() != description.digest {
             return Err(InferenceError::Fit(format!(

@@ -4,9 +4,15 @@ mod training;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use burn::tensor::Device;
+use lsoftmax_comm::{Alone, Communicator};
+use lsoftmax_data::Split;
+use lsoftmax_lab::analysis::{Analysis, AnalysisOptions, AnalysisPhase};
 use lsoftmax_lab::recipe::Recipe;
 use lsoftmax_lab::run::{METRICS, Metric, Metrics};
 use lsoftmax_lab::train::{self, Event, Options, Phase, RunOutcome};
@@ -141,4 +147,41 @@ fn a_run_stopped_while_its_images_are_read_has_not_begun() {
     });
     assert!(matches!(ended, Ok(RunOutcome::Interrupted { step: 0 })));
     assert!(!run.exists());
+}
+
+#[test]
+fn an_analysis_says_how_far_it_is_and_can_be_stopped_at_any_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path());
+    let run = directory.path().join("run");
+    train(&run, &options, &mut |_| {});
+    let analyse = |watch: &mut dyn FnMut(AnalysisPhase, usize, usize) -> ControlFlow<()>| {
+        let (split, device) = (Split::Test, Device::flex());
+        let alone: Arc<dyn Communicator> = Arc::new(Alone);
+        Analysis::of_run(
+            &run,
+            None,
+            split,
+            &options.data,
+            &device,
+            &alone,
+            AnalysisOptions::default(),
+            watch,
+        )
+    };
+    let mut seen = Vec::new();
+    let whole = analyse(&mut |phase, done, total| {
+        assert_eq!((phase, total), (AnalysisPhase::Evaluating, 10_000));
+        seen.push(done);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(whole.unwrap().report.evaluation.images, 10_000);
+    assert!(seen.len() > 3 && seen[0] == 0 && seen.is_sorted(), "{seen:?}");
+    for last in [0, seen[2], seen[seen.len() - 1]] {
+        let stopped = analyse(&mut |_, done, _| match done == last {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        assert!(stopped.unwrap_err().is_interrupted(), "{last}");
+    }
 }

@@ -105,7 +105,9 @@ fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradie
             run(Execution::Composed);
         assert_close("features", &numbers(fused_features), &numbers(plain_features), 1e-4);
         assert_close("evaluated", &numbers(fused_evaluated), &numbers(plain_evaluated), 1e-4);
-        assert_close("images", &numbers(fused_images), &numbers(plain_images), 1e-3);
+        // In many layers, rounding decides for some activation whether its input is positive.
+        let tolerance = if config.stages.len() > 3 { 5e-3 } else { 1e-3 };
+        assert_close("images", &numbers(fused_images), &numbers(plain_images), tolerance);
         for (index, (fused, plain)) in fused.units.iter().zip(&plain.units).enumerate() {
             let found = parameters(fused, &fused_gradients);
             for ((name, found), (_, expected)) in

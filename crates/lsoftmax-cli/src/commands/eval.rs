@@ -1,20 +1,26 @@
 //! `lsoftmax eval`.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use clap::Args;
 use lsoftmax_data::{DataSource, Split, shell_word};
 use lsoftmax_lab::analysis::{
-    Analysis, AnalysisOptions, ClassScores, Classification, ConfusedPair, EvaluationReport,
-    Retrieval, TopK,
+    Analysis, AnalysisOptions, AnalysisPhase, ClassScores, Classification, ConfusedPair,
+    EvaluationReport, Retrieval, TopK, WatchAnalysis,
 };
 use lsoftmax_lab::figures::Picture;
+use lsoftmax_lab::inference::InferenceError;
 use lsoftmax_mpi::Session;
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
 use crate::output::printable;
+use crate::progress::ImageProgress;
+use crate::signals::stop_flag;
 use crate::text_table::text_table;
 use crate::value_parsers::{size_of_at_least_1, split};
 
@@ -79,7 +85,9 @@ impl EvalCommand {
         };
         let (data, device) = (self.data.as_ref(), &self.device.device);
         let (ranks, split) = (session.comm(), self.split);
-        let analysis = Analysis::of_run(&self.run, data, split, &data_dir, device, ranks, options)?;
+        let analysis = watched(ranks.size(), |watch| {
+            Analysis::of_run(&self.run, data, split, &data_dir, device, ranks, options, watch)
+        })?;
         if !ranks.is_first() {
             return Ok(String::new());
         }
@@ -122,6 +130,35 @@ impl EvalCommand {
         }
         format!("{command} --page {}", shell_word(page))
     }
+}
+
+/// Analyses with progress bars, until a signal stops it. Several ranks are stopped by what has started them: one that
+/// stops by itself would leave the others waiting.
+fn watched(
+    ranks: usize,
+    analyse: impl FnOnce(&mut WatchAnalysis<'_>) -> Result<Analysis, InferenceError>,
+) -> Result<Analysis, Failure> {
+    let stop = if ranks == 1 { stop_flag()? } else { Arc::default() };
+    let (reading, evaluating) = (ImageProgress::new("read"), ImageProgress::new("evaluated"));
+    let found = analyse(&mut |phase, done, total| {
+        match phase {
+            AnalysisPhase::Reading => reading.show(done, total),
+            AnalysisPhase::Evaluating => {
+                reading.finish();
+                evaluating.show(done, total);
+            }
+        }
+        match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    reading.finish();
+    evaluating.finish();
+    found.map_err(|error| match error.is_interrupted() {
+        true => Failure::interrupted("stopped before the end; nothing was written"),
+        false => error.into(),
+    })
 }
 
 /// Draws something of an analysis, if there is something to draw.

@@ -16,15 +16,16 @@ pub use classification::{ClassScores, Classification, ClassificationSums, Confus
 pub use retrieval::Retrieval;
 pub use wrong_images::WrongImage;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
 use lsoftmax_comm::Communicator;
-use lsoftmax_data::{DataDir, DataSource, Images, Split};
+use lsoftmax_data::{DataDir, DataSource, Images, Reading, Split};
 use serde::Serialize;
 
-use crate::evaluate::{Evaluation, EvaluationSums, ImageOutput, for_each_image};
+use crate::evaluate::{Evaluation, EvaluationSums, ImageOutput, for_each_image_watched};
 use crate::figures::{FigureError, Picture, confusion_matrix, contact_sheet};
 use crate::inference::{InferenceError, images_to_evaluate};
 use crate::model_file::TrainedModel;
@@ -47,6 +48,18 @@ impl Default for AnalysisOptions {
         Self { top_k: 5, retrieval: false, most_wrong: 25 }
     }
 }
+
+/// What an analysis does with images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnalysisPhase {
+    /// Reads those of a folder.
+    Reading,
+    /// Evaluates them.
+    Evaluating,
+}
+
+/// Is told the phase, the number of images done and that of all, and may stop the analysis.
+pub type WatchAnalysis<'a> = dyn FnMut(AnalysisPhase, usize, usize) -> ControlFlow<()> + 'a;
 
 /// How well the model of a run classifies a data set.
 #[derive(Clone, Debug, Serialize)]
@@ -83,7 +96,8 @@ impl Analysis {
     /// matched by name. Several ranks share the work; each has the result.
     ///
     /// # Errors
-    /// When the model or the images cannot be read, or do not fit together.
+    /// When the model or the images cannot be read, or do not fit together, or `watch` stops the analysis.
+    #[allow(clippy::too_many_arguments, reason = "the choices of the command")]
     pub fn of_run(
         run: &Path,
         source: Option<&DataSource>,
@@ -92,23 +106,27 @@ impl Analysis {
         device: &Device,
         ranks: &Arc<dyn Communicator>,
         options: AnalysisOptions,
+        watch: &mut WatchAnalysis<'_>,
     ) -> Result<Self, InferenceError> {
         let trained = TrainedModel::read(run, device)?.with_ranks(ranks);
         let TrainedModel { model, description } = trained;
-        let (split, images) = images_to_evaluate(&description, source, split, data)?;
-        let images = Arc::new(images);
+        let mut read = |Reading { read, total }| watch(AnalysisPhase::Reading, read, total);
+        let (split, images) = images_to_evaluate(&description, source, split, data, &mut read)?;
+        let (count, images) = (images.len(), Arc::new(images));
         let mut sums = EvaluationSums::new(&model);
         let mut classes = ClassificationSums::new(description.classes, options.top_k);
         let mut wrong = WrongImages::default();
         let mut features = Vec::new();
-        for_each_image(&model, &images, &description.mean, |output: &ImageOutput| {
+        let visit = |output: &ImageOutput| {
             sums.add(output);
             classes.add(output.label, &output.logits);
             wrong.add(output);
             if options.retrieval {
                 features.extend_from_slice(&output.features);
             }
-        })?;
+        };
+        let mut done = |done| watch(AnalysisPhase::Evaluating, done, count);
+        for_each_image_watched(&model, &images, &description.mean, visit, &mut done)?;
         let retrieval = options
             .retrieval
             .then(|| Retrieval::of(&features, description.network.features.size, images.labels()));
