@@ -68,6 +68,14 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f64) {
     assert_close_to_scale(what, found, expected, tolerance, 1e-3);
 }
 
+/// Compares the length of the difference with that of the expected numbers.
+fn assert_close_in_norm(what: &str, found: &[f32], expected: &[f32], tolerance: f64) {
+    let norm = |values: &[f32]| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    let errors: Vec<f32> = found.iter().zip(expected).map(|(f, e)| f - e).collect();
+    let (error, most) = (norm(&errors), tolerance * norm(expected));
+    assert!(error < most, "{what}: {error} is more than {most}");
+}
+
 /// Everything that has a gradient in a unit, by name.
 fn parameters(unit: &ConvUnit, gradients: &Gradients) -> Vec<(&'static str, Vec<f32>)> {
     let vector = |parameter: &Option<Param<Tensor<1>>>| {
@@ -105,15 +113,19 @@ fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradie
             run(Execution::Composed);
         assert_close("features", &numbers(fused_features), &numbers(plain_features), 1e-4);
         assert_close("evaluated", &numbers(fused_evaluated), &numbers(plain_evaluated), 1e-4);
-        // In many layers, rounding decides for some activation whether its input is positive.
-        let tolerance = if config.stages.len() > 3 { 5e-3 } else { 1e-3 };
-        assert_close("images", &numbers(fused_images), &numbers(plain_images), tolerance);
+        // In many layers, rounding decides for some activation whether its input is positive: the gradients of one
+        // image differ.
+        let agree = |what: &str, found: &[f32], expected: &[f32]| match config.stages.len() {
+            0..=3 => assert_close(what, found, expected, 1e-3),
+            _ => assert_close_in_norm(what, found, expected, 5e-3),
+        };
+        agree("images", &numbers(fused_images), &numbers(plain_images));
         for (index, (fused, plain)) in fused.units.iter().zip(&plain.units).enumerate() {
             let found = parameters(fused, &fused_gradients);
             for ((name, found), (_, expected)) in
                 found.into_iter().zip(parameters(plain, &plain_gradients))
             {
-                assert_close(&format!("{name} of unit {index}"), &found, &expected, 1e-3);
+                agree(&format!("{name} of unit {index}"), &found, &expected);
             }
             let pairs = [
                 (&fused.running_mean, &plain.running_mean),

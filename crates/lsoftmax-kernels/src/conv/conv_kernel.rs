@@ -226,9 +226,10 @@ mod pairs {
         }
 
         fn pack_right_line(self, channels: usize, line: &[Bf16Pair], out: &mut [Bf16Pair]) {
-            // SAFETY: `self` exists only where the CPU supports AVX-512.
             match channels {
+                // SAFETY: `self` exists only where the CPU supports AVX-512.
                 FOLDED => unsafe { pair_folded_images(line, out) },
+                // SAFETY: as above.
                 _ => unsafe { pair_images(line, out) },
             }
         }
