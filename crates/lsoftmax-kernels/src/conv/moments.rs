@@ -91,7 +91,7 @@ impl BlockMoments {
     /// The statistics of all tasks of all ranks.
     pub fn combine(tasks: &[Self], channels: usize, share: &BatchShare) -> Moments {
         let tasks = tasks.iter().map(|task| task.flat(channels)).collect();
-        let merged = share.reduce(tasks, |left, right| merge(left, right));
+        let merged = share.reduce(tasks, merge);
         let (count, numbers) = merged.split_first().expect("a count");
         let (mean, squares) = numbers.split_at(channels);
         // Rounding may make a variance of zero negative. A NaN is kept.
