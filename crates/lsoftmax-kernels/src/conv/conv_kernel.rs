@@ -1,7 +1,7 @@
 //! How each kernel path stores activations and multiplies them.
 
 use super::geometry::ConvAxis;
-use super::layout::{CHANNELS, FOLDED, IMAGES};
+use super::layout::{CHANNELS, IMAGES};
 use crate::f32_kernel::{F32Encoding, F32Kernel, F32MicroKernel};
 use crate::kernel::{Kernel, OperandWord, Simd};
 use crate::lanes::{LANES, Lanes};
@@ -22,7 +22,7 @@ pub(crate) trait ConvKernel: Kernel {
     /// Words of depth of the sixteen images of a block.
     const IMAGE_WORDS: usize = IMAGES / <Self::Word as OperandWord>::ELEMENTS;
 
-    /// Whether a map of few channels is folded (see `layout`): products of at most [`FOLDED`] columns then write no
+    /// Whether a map of few channels is folded (see `layout`): products of at most [`FOLDED`](super::layout::FOLDED) columns then write no
     /// others.
     const FOLDS: bool;
 
@@ -139,6 +139,7 @@ mod pairs {
     use crate::amx::Amx;
     use crate::avx512::{Avx512Lanes, transposed};
     use crate::avx512_bf16::{Avx512Bf16, interleaved};
+    use crate::conv::layout::FOLDED;
     use crate::conv::pixel_pairs::{PAIR_WORDS, PixelPairs};
     use crate::kernel::Bf16Pair;
 
