@@ -23,6 +23,7 @@
 //! | `epilogue`, `moments` | batch norm, activation and pooling, and the statistics of batch norm |
 //! | `output`, `shortcut` | a unit's output from what is stored, and the sums of residual units |
 //! | `forward`, `backward` | the passes over a whole stack in training |
+//! | `ready_stack`, `unit_backward` | what the backward pass reads, and its part for one unit |
 //! | `inference`, `slots` | the forward pass in inference, and its buffers |
 
 mod backward;
@@ -38,19 +39,22 @@ mod moments;
 mod output;
 mod pixel_pairs;
 mod product;
+mod ready_stack;
 mod share;
 mod shortcut;
 mod slots;
 mod stack;
 mod unit;
+mod unit_backward;
 mod weights;
 
-pub use backward::{GradientsTo, StackGradients, UnitGradients, backward};
+pub use backward::{GradientsTo, StackGradients, backward};
 pub use forward::{StackForward, forward, forward_shared, forward_with_fixed};
 pub use inference::infer;
 pub use share::BatchShare;
 pub use stack::{GraphProblem, Moments, Parameters, Stack, StackError};
 pub use unit::{Activation, Pool, Shortcut, ShortcutOrder, Unit};
+pub use unit_backward::UnitGradients;
 
 /// Batch norm's ε, added to the variance before its square root.
 pub const EPSILON: f32 = 1e-5;
