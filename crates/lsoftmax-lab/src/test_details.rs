@@ -12,8 +12,9 @@ use crate::evaluate::{
 use crate::figures::{Embedding, MAX_SAMPLES};
 use crate::model::Classifier;
 
-/// With more classes than this the table of cosines would fill hundreds of megabytes, and is left out.
-const MOST_CLASSES: usize = 1000;
+/// With more classes than this, the most that the paper compares, the table of cosines would be larger than all the
+/// rest of a record, and is left out.
+const MOST_CLASSES: usize = 100;
 
 /// What the test images look like to a trained model: which are misclassified, how similar the classes
 /// are.
@@ -23,7 +24,7 @@ pub struct TestDetails {
     pub wrong: Vec<u32>,
     /// The mean cosine between the features of two different images, one of class i and one of class j:
     /// row i, column j (the diagonal: within a class). Rounded to 4 decimals; 0 where there are no such
-    /// two images. Empty with more than 1,000 classes.
+    /// two images. Empty with more than 100 classes.
     pub cosines: Vec<Vec<f64>>,
     /// If the network has two features: a sample of the test images, for a scatter plot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
