@@ -12,7 +12,7 @@ use std::ops::Range;
 use super::conv_kernel::ConvKernel;
 use super::layout::FeatureMap;
 use super::pixel_pairs::{PAIR_WORDS, PixelPairs};
-use crate::kernel::{STRIP_COLS, Segment};
+use crate::kernel::{OperandWord, STRIP_COLS, Segment};
 
 /// A convolution along one axis: sizes of input, output and kernel, padding and stride.
 #[derive(Clone, Copy, Debug)]
@@ -274,8 +274,14 @@ pub(super) struct Waves {
 const WAVE_PIXELS: usize = 32;
 
 impl Waves {
-    /// The waves of a convolution of a map to another. With pooling, waves start at even rows.
-    pub fn new<K: ConvKernel>(axes: &ConvAxes, maps: [FeatureMap; 2], pool: bool) -> Self {
+    /// The waves of a convolution of a map to another, in blocks with at most `live` images. With pooling, waves
+    /// start at even rows.
+    pub fn new<K: ConvKernel>(
+        axes: &ConvAxes,
+        maps: [FeatureMap; 2],
+        pool: bool,
+        live: usize,
+    ) -> Self {
         let ConvAxes { vertical, horizontal } = axes;
         let channels = maps.map(|map| map.row_channels());
         let most = (WAVE_PIXELS / horizontal.output).max(1);
@@ -289,7 +295,7 @@ impl Waves {
                 let taps = (0..axes.taps()).map(|tap| {
                     let [ky, kx] = [tap / horizontal.kernel, tap % horizontal.kernel];
                     let rows = vertical.overlap(ky, outputs.clone());
-                    let line = line_overlap::<K>(horizontal, channels, kx, columns.clone());
+                    let line = line_overlap::<K>(horizontal, channels, kx, columns.clone(), live);
                     let first = if K::LINES_IN_PLACE { 0 } else { outputs.start };
                     lines_overlap::<K>(horizontal, channels, &rows, &line, slots, first)
                 });
@@ -303,12 +309,13 @@ impl Waves {
 }
 
 /// The overlap of a line of the output with a line of the input, for some columns of the output. `channels` are those
-/// of a row of the input and of the output.
+/// of a row of the input and of the output. Images beyond `live` are zero, and are skipped where that is possible.
 fn line_overlap<K: ConvKernel>(
     axis: &ConvAxis,
     channels: [usize; 2],
     tap: usize,
     columns: Range<usize>,
+    live: usize,
 ) -> TapOverlap {
     let [left_pixel, right_pixel] = channels.map(|channels| K::IMAGE_WORDS * channels);
     if K::PIXEL_PAIRS {
@@ -320,15 +327,16 @@ fn line_overlap<K: ConvKernel>(
         return TapOverlap { depth: 2 * K::IMAGE_WORDS, segments: segments.collect() };
     }
     let pixels = axis.overlap(tap, columns);
-    // Where adjacent pixels of the output read adjacent pixels of the input, they are one segment.
-    let (len, starts) = if axis.stride == 1 {
-        (pixels.len(), &pixels[..pixels.len().min(1)])
+    // Where adjacent pixels of the output read adjacent pixels of the input, with all images, they are one segment.
+    let live = live.div_ceil(K::Word::ELEMENTS);
+    let (depth, starts) = if axis.stride == 1 && live == K::IMAGE_WORDS {
+        (pixels.len() * live, &pixels[..pixels.len().min(1)])
     } else {
-        (1, &pixels[..])
+        (live, &pixels[..])
     };
     let segments =
         starts.iter().map(|(x, from)| Segment { left: from * left_pixel, right: x * right_pixel });
-    TapOverlap { depth: len * K::IMAGE_WORDS, segments: segments.collect() }
+    TapOverlap { depth, segments: segments.collect() }
 }
 
 /// The overlap of some (output, input) lines, of which each has the given one.

@@ -63,9 +63,9 @@ impl ConvLayer {
         Self { transform, input, output, pooled, axes, weight }
     }
 
-    /// See [`Waves`]. `pool` says whether pooling follows the convolution.
-    pub fn waves<K: ConvKernel>(&self, pool: bool) -> Waves {
-        Waves::new::<K>(&self.axes, [self.input, self.output], pool)
+    /// See [`Waves`]. `pool` says whether pooling follows the convolution; no block has more than `live` images.
+    pub fn waves<K: ConvKernel>(&self, pool: bool, live: usize) -> Waves {
+        Waves::new::<K>(&self.axes, [self.input, self.output], pool, live)
     }
 }
 

@@ -124,7 +124,8 @@ impl UnitBackwardPass<'_> {
         let BackwardInputs { stack, count, parameters, forward, .. } = *self.ready.inputs;
         let (layer, share) = (self.layer, &forward.share);
         let blocks = count.div_ceil(IMAGES);
-        let waves = layer.waves::<K>(stack.units()[self.index].pool == Pool::Max);
+        let pool = stack.units()[self.index].pool == Pool::Max;
+        let waves = layer.waves::<K>(pool, live_images(0, share.total()));
         // Pixels of the images get gradients from several rows, so a block of them is one task.
         let sections = match self.wanted {
             WantedInput::Images => std::iter::once(0..waves.waves.len()).collect(),
