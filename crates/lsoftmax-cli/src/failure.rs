@@ -70,6 +70,11 @@ impl Failure {
         Self { sentence: format!("{words}{}", self.sentence), ..self }
     }
 
+    /// The same failure with words after its sentence.
+    pub fn followed_by(self, words: &str) -> Self {
+        Self { sentence: format!("{}{words}", self.sentence), ..self }
+    }
+
     /// Prints the sentence as one line on stderr; file names in it may hold line breaks or escape
     /// codes.
     pub fn report(self) -> ExitCode {

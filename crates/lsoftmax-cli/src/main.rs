@@ -22,7 +22,7 @@ mod value_parsers;
 use std::alloc::System;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use peakmem_alloc::{INSTRUMENTED_SYSTEM, PeakMemAlloc};
 
 use commands::Arguments;
@@ -33,7 +33,8 @@ use commands::Arguments;
 static HEAP: &PeakMemAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let given = help::wrapped(Arguments::command()).try_get_matches();
+    let arguments = match given.and_then(|given| Arguments::from_arg_matches(&given)) {
         Ok(arguments) => arguments,
         Err(error) if usage::is_help(&error) => {
             if ranks::is_first() {

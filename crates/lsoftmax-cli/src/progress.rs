@@ -26,8 +26,10 @@ impl TrainingProgress {
     pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
+        // The terminal shows Ctrl-C in a line of its own, so that the first line is not cleared: of the two it is the
+        // one to keep.
         let style =
-            ProgressStyle::with_template("{prefix}{wide_bar} {pos}/{len} {eta} left\n{msg}");
+            ProgressStyle::with_template("{prefix}{wide_msg}\n{bar:40} {pos}/{len}, {eta} left");
         let bar = bar.with_style(style.expect("the template is valid"));
         Self { bar, terminal, message: String::new(), validation_error: None, test_error: None }
     }
@@ -79,14 +81,9 @@ impl TrainingProgress {
         match metric {
             Metric::Training { step, means, lambda, learning_rate, images_per_second } => {
                 let BatchMetrics { loss, accuracy, angle, .. } = means;
-                let wrong = |what: &str, error: Option<f64>| {
-                    error.map_or(String::new(), |error| format!(", {what} {error:.2} % wrong"))
-                };
-                let validation = wrong("held out", self.validation_error);
-                let test = wrong("test", self.test_error);
                 let text = format!(
                     "loss {}, {:.2} % right, {angle:.1}°, λ {}, \
-                     rate {}, {images_per_second:.0} images/s{validation}{test}",
+                     rate {}, {images_per_second:.0} images/s",
                     decimals_text(*loss, 4),
                     100.0 * accuracy,
                     decimals_text(*lambda, 3),
@@ -96,7 +93,12 @@ impl TrainingProgress {
                     self.message = format!("{prefix}{text}");
                     self.bar.set_message(self.message.clone());
                 } else {
-                    self.line(&format!("{prefix}step {step}: {text}"));
+                    let wrong = |what: &str, error: Option<f64>| {
+                        error.map_or(String::new(), |error| format!(", {what} {error:.2} % wrong"))
+                    };
+                    let validation = wrong("held out", self.validation_error);
+                    let test = wrong("test", self.test_error);
+                    self.line(&format!("{prefix}step {step}: {text}{validation}{test}"));
                 }
             }
             Metric::Validation { step, error, loss } => {
@@ -131,7 +133,7 @@ impl ImageProgress {
     pub fn new(what: &'static str) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
-        let template = "{wide_bar} {pos}/{len} {msg}, {per_sec}, {eta} left";
+        let template = "{bar:40} {pos}/{len} {msg}, {eta} left";
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         Self(bar.with_style(style).with_message(what))
     }

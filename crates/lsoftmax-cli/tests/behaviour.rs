@@ -5,11 +5,46 @@ mod program;
 use std::path::Path;
 use std::process::Stdio;
 
-use program::{Batch, command, failed, json, lsoftmax, printed, refused};
+use program::{Batch, assert_says, command, failed, json, lsoftmax, printed, refused};
+
+/// All commands; [`the_help_lists_the_commands`] says when one is missing.
+const COMMANDS: [&[&str]; 29] = [
+    &[],
+    &["loss"],
+    &["train"],
+    &["eval"],
+    &["predict"],
+    &["embed"],
+    &["export"],
+    &["faces"],
+    &["faces", "align"],
+    &["faces", "list"],
+    &["verify"],
+    &["identify"],
+    &["runs"],
+    &["compare"],
+    &["network"],
+    &["plot"],
+    &["reproduce"],
+    &["record"],
+    &["report"],
+    &["bench"],
+    &["bench", "head"],
+    &["bench", "train"],
+    &["bench", "faces"],
+    &["bench", "scale"],
+    &["data"],
+    &["data", "list"],
+    &["data", "fetch"],
+    &["data", "check"],
+    &["completions"],
+];
 
 #[test]
 fn the_recipes_are_listed_with_their_sources() {
     let text = printed(lsoftmax(&["train", "--list"]));
+    let sizes = text.lines().map(|line| line.find(" x "));
+    assert_eq!(sizes.collect::<std::collections::HashSet<_>>().len(), 1, "not aligned: {text}");
     let line = text.lines().find(|line| line.starts_with("mnist-2d "));
     assert!(line.is_some_and(|line| line.contains("Figure 2")), "{text}");
 }
@@ -31,31 +66,7 @@ fn help_and_version_are_complete() {
 
 #[test]
 fn a_usage_error_names_the_help_of_its_own_command() {
-    let commands: [&[&str]; 22] = [
-        &["loss"],
-        &["train"],
-        &["eval"],
-        &["predict"],
-        &["embed"],
-        &["export"],
-        &["runs"],
-        &["compare"],
-        &["network"],
-        &["plot"],
-        &["reproduce"],
-        &["record"],
-        &["report"],
-        &["completions"],
-        &["verify"],
-        &["bench"],
-        &["bench", "head"],
-        &["bench", "train"],
-        &["data"],
-        &["data", "list"],
-        &["data", "fetch"],
-        &["data", "check"],
-    ];
-    for command in commands.into_iter().chain([&[][..]]) {
+    for command in COMMANDS {
         let sentence = refused(lsoftmax(&[command, &["--no-such-option"]].concat()));
         let help = [&["`lsoftmax"], command, &["--help`"]].concat().join(" ");
         assert!(sentence.ends_with(&format!("; try {help}")), "{sentence}");
@@ -73,7 +84,44 @@ fn help_is_wrapped_to_the_width_of_the_terminal() {
     }
 }
 
-/// Checks the list of commands in the help, so that the test above covers all of them.
+#[test]
+fn every_example_is_a_line_of_its_own_on_a_narrow_terminal() {
+    for words in COMMANDS {
+        let mut command = program::command(&[words, &["--help"]].concat());
+        let help = printed(command.env("COLUMNS", "80").output().expect("it starts"));
+        // clap does not wrap the usage.
+        let lines = help.lines().filter(|line| !line.starts_with("Usage:"));
+        let too_long: Vec<&str> = lines.filter(|line| line.chars().count() > 80).collect();
+        assert!(too_long.is_empty(), "{words:?}: {too_long:?}");
+        let examples = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+        for line in examples.take_while(|line| !line.is_empty()) {
+            let text = line.trim_start();
+            let is_start = line.len() - text.len() == 2;
+            let starts = ["lsoftmax", "mpirun", "curl"];
+            let is_heading = text.ends_with(':');
+            assert!(
+                !is_start || is_heading || starts.iter().any(|start| text.starts_with(start)),
+                "{line:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn misspelt_words_are_recognised() {
+    let mistakes: [(&[&str], &str); 4] = [
+        (&["train", "mnist", "--margn", "3"], "did you mean --margin?"),
+        (&["trian", "mnist"], "did you mean train?"),
+        (&["train", "mnist", "--head", "arcfce"], "did you mean arcface?"),
+        (&["data", "fetch", "cifar"], "did you mean cifar10"),
+    ];
+    for (words, expected) in mistakes {
+        assert_says(refused(lsoftmax(words)), &[expected]);
+    }
+    assert_says(refused(lsoftmax(&["train"])), &["train mnist --quick", "--list", "--data"]);
+}
+
+/// Checks the list of commands in the help, so that the tests above cover all of them.
 #[test]
 fn the_help_lists_the_commands() {
     let listed = |command: &[&str]| -> Vec<String> {
@@ -84,14 +132,11 @@ fn the_help_lists_the_commands() {
         let lines = lines.take_while(|line| !line.is_empty());
         lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
     };
-    let training = ["loss", "train", "eval", "predict", "embed", "export"];
-    let faces = ["faces", "verify", "identify"];
-    let runs = ["runs", "compare", "network", "plot"];
-    let others = ["reproduce", "record", "report", "bench", "data", "completions", "help"];
-    assert_eq!(listed(&[]), [&training[..], &faces, &runs, &others].concat());
-    assert_eq!(listed(&["bench"]), ["head", "train", "faces", "scale", "help"]);
-    assert_eq!(listed(&["faces"]), ["align", "list", "help"]);
-    assert_eq!(listed(&["data"]), ["list", "fetch", "check", "help"]);
+    for group in [&[][..], &["faces"], &["bench"], &["data"]] {
+        let inner = COMMANDS.iter().filter_map(|command| command.strip_prefix(group));
+        let inner = inner.filter(|rest| rest.len() == 1).map(|rest| rest[0]);
+        assert_eq!(listed(group), inner.chain(["help"]).collect::<Vec<_>>());
+    }
 }
 
 const SMALL: [&str; 8] = ["bench", "head", "--samples", "8", "--features", "16", "--classes", "40"];

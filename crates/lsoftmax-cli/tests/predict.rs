@@ -42,7 +42,12 @@ fn a_directory_stands_for_its_images_and_bad_ones_are_named_at_the_end() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert_says(
         &stderr,
-        &["3 of 6 files", "album/a/bad.png: ", "album/notes.txt: ", "nowhere.png: no such file"],
+        &[
+            "3 files cannot be read, of 6 in all",
+            "album/a/bad.png: ",
+            "album/notes.txt: ",
+            "nowhere.png: no such file",
+        ],
     );
 }
 

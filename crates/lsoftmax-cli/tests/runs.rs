@@ -4,7 +4,7 @@ mod program;
 
 use std::fs;
 
-use program::run::{Reference, TINY, recipe, text_of, train};
+use program::run::{Reference, TINY, checkpoints, done, recipe, resume, text_of, train};
 use program::{assert_says, json, lsoftmax_in, printed, refused};
 use serde_json::Value;
 
@@ -34,13 +34,21 @@ fn runs_are_listed_with_state_and_result() {
     assert_eq!(states, expected);
     let summary = fs::read_to_string(runs.join("b-done/summary.json")).expect("a file");
     let summary: Value = serde_json::from_str(&summary).expect("JSON");
-    let done = &listed[0];
-    assert_eq!(done["test_error"], summary["test"]["error"]);
-    assert_eq!(done["validation_error"], summary["validation"]["error"]);
-    assert_eq!((&done["step"], &done["steps"]), (&120.into(), &120.into()));
-    assert_eq!((&done["recipe"], &done["seed"]), (&"tiny".into(), &3.into()));
+    let finished = &listed[0];
+    assert_eq!(finished["test_error"], summary["test"]["error"]);
+    assert_eq!(finished["validation_error"], summary["validation"]["error"]);
+    assert_eq!((&finished["step"], &finished["steps"]), (&120.into(), &120.into()));
+    assert_eq!((&finished["recipe"], &finished["seed"]), (&"tiny".into(), &3.into()));
     assert!(listed[1]["problem"].as_str().is_some_and(|text| text.contains("summary.json")));
     assert!(listed[2]["test_error"].is_null() && listed[2]["loss"].is_number());
+
+    // A run that was killed has lost the steps after its last checkpoint.
+    let killed = runs.join("deep/er/a-stopped");
+    fs::remove_file(checkpoints(&killed).pop().expect("a checkpoint")).expect("it was there");
+    let step = json(lsoftmax_in(&killed, &["runs", ".", "--json"]))[0]["step"].clone();
+    let said = String::from_utf8(done(resume(&killed)).stderr).expect("text");
+    assert_says(&said, &[&format!("resuming after step {step} of 120")]);
+    assert_eq!(step, 116);
 
     let text = printed(lsoftmax_in(directory.path(), &["runs"]));
     assert_says(&text, &["held out, %", "runs/b-done", "l-softmax, m = 2", "stopped", "damaged"]);

@@ -12,8 +12,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use program::run::{
-    Listener, Reference, TINY, checkpoints, done, ended, is_writing, metrics, recipe, result,
-    resume, temporary_run, text_of, train,
+    Listener, Reference, TINY, checkpoints, done, ended, is_ignored, is_writing, metrics, recipe,
+    result, resume, temporary_run, text_of, train,
 };
 use program::{assert_says, failed, refused};
 use tempfile::TempDir;
@@ -151,14 +151,6 @@ fn a_run_stopped_by_a_signal_can_be_resumed() {
         done(resume(&run));
         assert_as_undisturbed(&run);
     }
-}
-
-/// Whether this process ignores a signal, and what it starts does too.
-fn is_ignored(signal: u32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// The 10,000 test images are many batches, after the last step.
@@ -427,6 +419,11 @@ fn a_file_size_limit_ends_the_run_without_damage() {
     let (code, sentence) = ended(&output);
     assert_eq!(code, Some(1), "{sentence}");
     assert_says(&sentence, &["000000120.checkpoint", "cannot be written", "space left"]);
+    let run_name = text_of(&run);
+    assert_says(
+        &sentence,
+        &[&format!("resume after step 116 with `lsoftmax train --resume {run_name}`")],
+    );
     assert_eq!(checkpoints(&run), std::slice::from_ref(&older));
     assert!(!is_writing(&run));
     assert_eq!(fs::read(&older).expect("a file"), before);

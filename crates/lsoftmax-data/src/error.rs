@@ -194,7 +194,7 @@ pub enum DataProblem {
         height: u32,
     },
     /// Several files of many.
-    #[error("{} of {files} files cannot be read: {}", errors.len(), listed(errors))]
+    #[error("{} files cannot be read, of {files} in all: {}", errors.len(), listed(errors))]
     Files {
         /// What is wrong with each.
         errors: Vec<DataError>,

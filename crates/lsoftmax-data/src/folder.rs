@@ -262,17 +262,37 @@ fn try_files(
     Ok((images.of_files(vec![0; files.len()], files.to_vec()), failures))
 }
 
-/// The files in a directory and its subdirectories, sorted; hidden ones and training runs are ignored.
+/// The files in a directory and its subdirectories, sorted; hidden ones, training runs and links to a
+/// directory that they are in are ignored.
 ///
 /// # Errors
 /// When a directory cannot be read.
 pub fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DataError> {
     let mut files = Vec::new();
-    for name in entries(directory)? {
-        let path = directory.join(name);
-        if path.is_dir() { files.extend(files_in(&path)?) } else { files.push(path) }
-    }
+    add_files(directory, &mut Vec::new(), &mut files)?;
     Ok(files)
+}
+
+/// Adds the files in a directory; `above` has the real paths of those that it is in.
+fn add_files(
+    directory: &Path,
+    above: &mut Vec<PathBuf>,
+    files: &mut Vec<PathBuf>,
+) -> Result<(), DataError> {
+    let names = entries(directory)?;
+    let real = directory
+        .canonicalize()
+        .map_err(|error| DataError::new(directory, DataProblem::Read(error)))?;
+    if above.contains(&real) {
+        return Ok(());
+    }
+    above.push(real);
+    for name in names {
+        let path = directory.join(name);
+        if path.is_dir() { add_files(&path, above, files)? } else { files.push(path) }
+    }
+    above.pop();
+    Ok(())
 }
 
 /// Whether a file has the extension of an image that can be read.
@@ -336,7 +356,10 @@ fn decode(file: impl BufRead + Seek) -> Result<DynamicImage, DataProblem> {
     limits.max_image_height = Some(FILE_SIDE_LIMIT);
     limits.max_alloc = Some(FILE_MEMORY_LIMIT);
     reader.limits(limits);
-    let to_error = |error: image::ImageError| DataProblem::Image(error.to_string());
+    let to_error = |error: image::ImageError| {
+        // Some reasons end with a line break.
+        DataProblem::Image(error.to_string().trim_end().to_owned())
+    };
     let mut decoder = reader.into_decoder().map_err(to_error)?;
     let (width, height) = decoder.dimensions();
     let pixels = u64::from(width) * u64::from(height);

@@ -322,7 +322,12 @@ fn all_bad_files_are_named_in_one_message() {
     let error = read_folder(sets.0.path(), SMALL).expect_err("it is refused");
     assert_eq!(error.path, sets.0.path());
     let text = error.to_string();
-    for words in ["31 of 35 files", "cats/bad00.png: this is not a JPEG", "bad19", "and 11 more"] {
+    for words in [
+        "31 files cannot be read, of 35 in all",
+        "cats/bad00.png: this is not a JPEG",
+        "bad19",
+        "and 11 more",
+    ] {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
     assert!(!text.contains("bad20"), "{text}");
@@ -334,6 +339,39 @@ fn all_bad_files_are_named_in_one_message() {
     assert!(good.iter().all(|file| !errors.iter().any(|error| error.path == **file)), "{good:?}");
     let alone = read_images(&[good[1].to_owned()], SMALL).expect("an image");
     assert_eq!(alone.pixels(), images.image(1));
+}
+
+#[cfg(unix)]
+#[test]
+fn links_in_a_circle_are_followed_once() {
+    let sets = photos();
+    let expected = files_in(sets.0.path()).expect("a folder");
+    for link in ["cats/all", "dogs/all", "dogs/again"] {
+        std::os::unix::fs::symlink("..", sets.path(link)).expect("a link");
+    }
+    assert_eq!(files_in(sets.0.path()).expect("a folder"), expected);
+    // A link to a directory elsewhere is not in a circle.
+    std::fs::create_dir(sets.path("elsewhere")).expect("a directory");
+    std::os::unix::fs::symlink("../cats", sets.path("elsewhere/cats")).expect("a link");
+    let linked = files_in(&sets.path("elsewhere")).expect("a folder");
+    assert!(
+        !linked.is_empty() && linked.len() >= files_in(&sets.path("cats")).expect("a folder").len()
+    );
+}
+
+#[test]
+fn the_reason_of_a_truncated_image_is_one_line() {
+    let sets = photos();
+    let mut jpeg = std::io::Cursor::new(Vec::new());
+    let image = image::RgbImage::from_fn(40, 40, |x, y| image::Rgb([x as u8 * 6, y as u8 * 6, 9]));
+    image.write_to(&mut jpeg, image::ImageFormat::Jpeg).expect("memory");
+    for length in [30, 200, 400, 600] {
+        sets.write("cats/cut.jpg", &jpeg.get_ref()[..length]);
+        if let Err(error) = read_folder(sets.0.path(), SMALL) {
+            let text = error.to_string();
+            assert!(!text.contains('\n') && !text.contains(" )"), "{text:?}");
+        }
+    }
 }
 
 #[test]

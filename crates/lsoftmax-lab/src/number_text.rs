@@ -17,13 +17,20 @@ pub fn number_text(value: f64) -> String {
     if needs_exponent(value) { format!("{value:e}") } else { value.to_string() }
 }
 
-/// A number with so many decimals, or with an exponent if it is very large.
+/// A number with so many decimals; with an exponent and three digits if it is very large, or so small that
+/// at most one digit would be left.
 ///
 /// ```
 /// use lsoftmax_lab::number_text::decimals_text;
 /// assert_eq!(decimals_text(0.12345, 3), "0.123");
-/// assert_eq!(decimals_text(1.5e200, 3), "1.5e200");
+/// assert_eq!(decimals_text(1.23456e200, 3), "1.23e200");
+/// assert_eq!([0.0, 0.025, 0.00025].map(|rate| decimals_text(rate, 4)), ["0.0000", "0.0250", "2.5e-4"]);
 /// ```
 pub fn decimals_text(value: f64, decimals: usize) -> String {
-    if value.abs() >= LARGE { format!("{value:e}") } else { format!("{value:.decimals$}") }
+    let small = 10f64.powi(1 - decimals as i32);
+    if value == 0.0 || (small..LARGE).contains(&value.abs()) || !value.is_finite() {
+        return format!("{value:.decimals$}");
+    }
+    let rounded: f64 = format!("{value:.2e}").parse().expect("a number was written");
+    format!("{rounded:e}")
 }

@@ -10,7 +10,9 @@ use crate::figures::{Cell, Page, Section, Table};
 use crate::head::HeadSettings;
 use crate::plot::{PlotError, curves};
 use crate::recipe::Recipe;
-use crate::run::{LOCK, METRICS, Metric, Metrics, RECIPE, RunError, SUMMARY, read_json};
+use crate::run::{
+    LOCK, METRICS, Metric, Metrics, RECIPE, RunError, SUMMARY, newest_step, read_json,
+};
 use crate::train::RunSummary;
 
 /// Runs are found in directories at most this deep.
@@ -55,7 +57,8 @@ pub struct RunListing {
     /// What it trains.
     #[serde(flatten)]
     pub setup: Option<RunSetup>,
-    /// The number of steps in its log.
+    /// The number of steps that it has taken: while it is running those in its log, else those that are kept,
+    /// after which it would resume.
     pub step: u64,
     /// The last error on the held-out images, in percent.
     pub validation_error: Option<f64>,
@@ -141,6 +144,9 @@ impl RunListing {
         if log.is_file() {
             let metrics = Metrics::read(&log).map_err(|error| error.to_string())?;
             metrics.iter().for_each(|metric| self.add(metric));
+        }
+        if self.state == RunState::Stopped {
+            self.step = newest_step(&self.run).map_err(|error| error.to_string())?;
         }
         let summary = self.run.join(SUMMARY);
         if summary.is_file() {

@@ -30,6 +30,9 @@ pub struct PlotCommand {
 impl PlotCommand {
     pub fn run(self) -> Result<String, Failure> {
         let plotted = plot(&self.runs, &self.out)?;
-        self.output.render(&plotted, |Plotted { out, runs }| format!("{out}: {runs} runs"))
+        self.output.render(&plotted, |Plotted { out, runs }| {
+            let plural = if *runs == 1 { "" } else { "s" };
+            format!("{out}: {runs} run{plural}")
+        })
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lsoftmax_lab::number_text::decimals_text;
 use lsoftmax_lab::runs::{RunListing, list_runs};
 
 use crate::argument_groups::OutputArguments;
@@ -32,7 +33,7 @@ impl RunsCommand {
         let Self { directory, output } = self;
         if !directory.is_dir() {
             return Err(Failure::bad_input(format!(
-                "{}: there is no such directory; give one with runs in it",
+                "{}: there is no such directory; give one with runs in it, or train first",
                 directory.display()
             )));
         }
@@ -73,7 +74,7 @@ pub fn table(listings: &[RunListing]) -> Vec<Vec<String>> {
             of_setup(setup.map(|setup| setup.seed.to_string())),
             listing.state.name().into(),
             steps,
-            listing.loss.map_or("–".into(), |loss| format!("{loss:.4}")),
+            listing.loss.map_or("–".into(), |loss| decimals_text(loss, 4)),
             percent(listing.validation_error),
             percent(listing.test_error),
         ]);

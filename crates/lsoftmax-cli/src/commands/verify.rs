@@ -21,11 +21,13 @@ Examples:
   lsoftmax verify --embeddings e.npy --pairs pairs.csv --protocol sphereface,best-threshold --roc roc.svg
 
 pairs.csv has a header and the columns left,right,same,fold: row numbers from 0, 0 or 1, folds from 0.
+
 Protocols:
   sphereface      minus the mean of the training folds; cosine; 20,001 thresholds, the mean of the best
   insightface     length 1; squared distance; thresholds 0, 0.01 … 3.99, the first of the best
   best-threshold  cosine; the best threshold of all pairs, which has seen the answers
   paper           principal components of the training folds; cosine; the threshold as sphereface
+
 With a model, the features of an image and its mirror image are concatenated for sphereface and added for insightface and
 best-threshold; paper takes those of the image alone.
 docs/faces.md says what each of them measures.";

@@ -224,3 +224,11 @@ pub fn is_writing(run: &Path) -> bool {
     let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|path| path.extension().is_none())
 }
+
+/// Whether this process ignores a signal, and what it starts does too.
+pub fn is_ignored(signal: u32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}

@@ -34,8 +34,8 @@ impl WrongImage {
         };
         Thumbnail {
             pixels: images.image(self.index),
-            title: format!("{} as {}", self.label, self.predicted),
-            caption: format!("{:.0} %, {name}", 100.0 * self.probability),
+            title: self.label.clone(),
+            captions: vec![format!("{:.0} % {}", 100.0 * self.probability, self.predicted), name],
         }
     }
 }

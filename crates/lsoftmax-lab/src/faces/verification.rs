@@ -68,8 +68,8 @@ impl Verified {
             let score = result.scores[pair];
             let score = if result.protocol.is_distance() { -score } else { score };
             let name = file.file_stem().unwrap_or_default().to_string_lossy().replace('_', " ");
-            let caption = format!("{kind}, {score:.2}");
-            Thumbnail { pixels: images.image(index), title: name, caption }
+            let captions = vec![format!("{kind}, {score:.2}")];
+            Thumbnail { pixels: images.image(index), title: name, captions }
         };
         let thumbnails: Vec<Thumbnail<'_>> = files.iter().enumerate().map(thumbnail).collect();
         Ok(contact_sheet(&thumbnails, FACE)?)

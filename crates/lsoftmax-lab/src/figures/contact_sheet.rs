@@ -14,8 +14,8 @@ pub struct Thumbnail<'a> {
     pub pixels: &'a [u8],
     /// The line below it.
     pub title: String,
-    /// The small line below that.
-    pub caption: String,
+    /// The small lines below that.
+    pub captions: Vec<String>,
 }
 
 /// Images per row.
@@ -24,8 +24,10 @@ const PER_ROW: usize = 6;
 const SIDE: f64 = 112.0;
 const GAP: f64 = 20.0;
 const PADDING: f64 = 20.0;
-/// The height of the two lines below an image.
-const TEXT: f64 = 40.0;
+/// The height of the first line below an image, with the gap above it.
+const TITLE: f64 = 24.0;
+/// The height of each line below that.
+const CAPTION: f64 = 16.0;
 
 /// Draws images of one shape side by side, six per row.
 ///
@@ -45,7 +47,8 @@ pub fn contact_sheet(images: &[Thumbnail<'_>], shape: Shape) -> Result<Picture, 
     }
     let scale = SIDE / shape.height.max(shape.width) as f64;
     let size = (shape.width as f64 * scale, shape.height as f64 * scale);
-    let pitch = (SIDE + GAP, size.1 + TEXT + GAP);
+    let captions = images.iter().map(|image| image.captions.len()).max().unwrap_or(0);
+    let pitch = (SIDE + GAP, size.1 + TITLE + captions as f64 * CAPTION + GAP);
     let across = images.len().min(PER_ROW) as f64;
     let down = images.len().div_ceil(PER_ROW) as f64;
     let mut svg = Svg::new(
@@ -63,7 +66,10 @@ pub fn contact_sheet(images: &[Thumbnail<'_>], shape: Shape) -> Result<Picture, 
         let middle = left + SIDE / 2.0;
         let room = SIDE + GAP - 4.0;
         svg.text((middle, top + size.1 + 17.0), Anchor::Middle, title, room, &image.title);
-        svg.text((middle, top + size.1 + 33.0), Anchor::Middle, caption, room, &image.caption);
+        for (line, text) in image.captions.iter().enumerate() {
+            let bottom = top + size.1 + 33.0 + line as f64 * CAPTION;
+            svg.text((middle, bottom), Anchor::Middle, caption, room, text);
+        }
     }
     Ok(svg.finish())
 }

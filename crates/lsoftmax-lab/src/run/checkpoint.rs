@@ -88,7 +88,9 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
     ) -> Result<(Option<Self>, Vec<String>), RunError> {
         let mut complaints = Vec::new();
         let candidate = |step: u64| before.is_none_or(|before| step < before);
-        for (step, path) in list(run)?.into_iter().rev().filter(|(step, _)| candidate(*step)) {
+        for (step, path) in
+            list(&run.file(FOLDER))?.into_iter().rev().filter(|(step, _)| candidate(*step))
+        {
             match Self::read(&path) {
                 Ok(found) if found.step == step => return Ok((Some(found), complaints)),
                 Ok(found) => complaints.push(format!(
@@ -144,7 +146,7 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
 /// # Errors
 /// When a file cannot be removed.
 pub(crate) fn keep_only(run: &RunDirectory, step: u64) -> Result<(), RunError> {
-    for (_, path) in list(run)?.into_iter().filter(|(of, _)| *of != step) {
+    for (_, path) in list(&run.file(FOLDER))?.into_iter().filter(|(of, _)| *of != step) {
         fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
     }
     Ok(())
@@ -155,24 +157,32 @@ pub(crate) fn keep_only(run: &RunDirectory, step: u64) -> Result<(), RunError> {
 /// # Errors
 /// When a file cannot be removed.
 pub(crate) fn prune(run: &RunDirectory, step: u64) -> Result<(), RunError> {
-    let (past, future): (Vec<_>, Vec<_>) = list(run)?.into_iter().partition(|(of, _)| *of <= step);
+    let (past, future): (Vec<_>, Vec<_>) =
+        list(&run.file(FOLDER))?.into_iter().partition(|(of, _)| *of <= step);
     for (_, path) in past.into_iter().rev().skip(KEPT).chain(future) {
         fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
     }
     Ok(())
 }
 
-/// The checkpoints of a run, oldest first.
-pub(super) fn list(run: &RunDirectory) -> Result<Vec<(u64, PathBuf)>, RunError> {
-    let folder = run.file(FOLDER);
-    let entries = match fs::read_dir(&folder) {
+/// The step of the newest checkpoint in the directory of a run; 0 if there is none.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn newest_step(run: &Path) -> Result<u64, RunError> {
+    Ok(list(&run.join(FOLDER))?.last().map_or(0, |(step, _)| *step))
+}
+
+/// The checkpoints in a folder, oldest first.
+pub(super) fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RunError> {
+    let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(RunError::io(&folder, "read")(error)),
+        Err(error) => return Err(RunError::io(folder, "read")(error)),
     };
     let mut found = Vec::new();
     for entry in entries {
-        let path = entry.map_err(RunError::io(&folder, "read"))?.path();
+        let path = entry.map_err(RunError::io(folder, "read"))?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         let step = name.and_then(|name| name.strip_suffix(".checkpoint"));
         if let Some(step) = step.and_then(|step| step.parse().ok()) {

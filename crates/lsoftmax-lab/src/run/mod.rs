@@ -25,7 +25,7 @@ mod metrics;
 mod ranks;
 mod tensorboard;
 
-pub use checkpoint::Checkpoint;
+pub use checkpoint::{Checkpoint, newest_step};
 pub(crate) use checkpoint::{keep_only, prune};
 pub use directory::{ENVIRONMENT, METRICS, RECIPE, RunDirectory, SUMMARY, TENSORBOARD, TEST};
 pub(crate) use directory::{LOCK, read_json, write_atomic};

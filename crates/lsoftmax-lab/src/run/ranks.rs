@@ -53,7 +53,7 @@ impl RunDirectory {
             return Ok(());
         }
         let mut names: Vec<String> = Vec::new();
-        for (_, path) in list(self)? {
+        for (_, path) in list(&self.file(checkpoint::FOLDER))? {
             match path.file_name().and_then(|name| name.to_str()) {
                 Some(name) if !self.is_copy() => {
                     names.push(format!("{}/{name}", checkpoint::FOLDER))

@@ -9,12 +9,14 @@ use std::time::Duration;
 use clap::Args;
 use lsoftmax_data::{DataDir, shell_word};
 use lsoftmax_lab::recipe::{Expected, Keep, OnDivergence, Recipe};
-use lsoftmax_lab::run::RECIPE;
-use lsoftmax_lab::train::{self, Event, KeptModel, NewLength, Options, RunOutcome, RunSummary};
+use lsoftmax_lab::run::{RECIPE, newest_step};
+use lsoftmax_lab::train::{
+    self, Event, KeptModel, NewLength, Options, RunOutcome, RunSummary, TrainError,
+};
 use lsoftmax_mpi::Session;
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::help::{KERNELS, TRAIN_EXIT_CODES};
 use crate::progress::TrainingProgress;
 use crate::ranks::{self, advice};
@@ -47,7 +49,8 @@ pub struct TrainCommand {
     /// --steps gives it another length
     #[arg(long, value_name = "RUN", conflicts_with_all = RecipeArguments::fixed_ids(), conflicts_with = "out")]
     resume: Option<PathBuf>,
-    /// The directory of the run [default: runs/RECIPE-mM-sSEED, with another head its name before -mM]
+    /// The directory of the run [default: runs/RECIPE-HEAD-sSEED, such as runs/mnist-m4-s1 or
+    /// runs/mnist-arcface-m0.3-scale16-s1]
     #[arg(long, value_name = "RUN")]
     out: Option<PathBuf>,
     /// Replace the run that is in the directory
@@ -119,7 +122,7 @@ impl TrainCommand {
             }
         };
         progress.finish();
-        match ended? {
+        match ended.map_err(|error| failure(error, &out, &options.data))? {
             RunOutcome::Interrupted { step } => Err(interrupted(step, &out, &options.data)),
             RunOutcome::Done(summary) => {
                 self.output.render(&*summary, |summary| text(summary, &out, &options.data))
@@ -139,12 +142,28 @@ fn default_out(Recipe { name, head, seed, .. }: &Recipe) -> PathBuf {
     PathBuf::from(format!("runs/{name}-{}-s{seed}", head.file_name()))
 }
 
+fn resume_command(out: &Path, data: &DataDir) -> String {
+    format!("`lsoftmax train --resume {}{}`", shell_word(out), data.option())
+}
+
 fn interrupted(step: u64, out: &Path, data: &DataDir) -> Failure {
     if !out.join(RECIPE).is_file() {
         return Failure::interrupted("stopped before the first step; nothing was written");
     }
-    let command = format!("lsoftmax train --resume {}{}", shell_word(out), data.option());
-    Failure::interrupted(format!("stopped after step {step}; resume with `{command}`"))
+    let command = resume_command(out, data);
+    Failure::interrupted(format!("stopped after step {step}; resume with {command}"))
+}
+
+/// A run that the machine has ended, as on a full disk, can go on from its last checkpoint.
+fn failure(error: TrainError, out: &Path, data: &DataDir) -> Failure {
+    let failure = Failure::from(error);
+    match newest_step(out) {
+        Ok(step) if step > 0 && failure.code() == Code::Failed => {
+            let command = resume_command(out, data);
+            failure.followed_by(&format!("; then resume after step {step} with {command}"))
+        }
+        _ => failure,
+    }
 }
 
 fn list(output: &OutputArguments) -> Result<String, Failure> {
@@ -152,7 +171,7 @@ fn list(output: &OutputArguments) -> Result<String, Failure> {
     let recipes = recipes.collect::<Result<Vec<_>, _>>()?;
     let line = |Recipe { name, data, steps, batch, source, .. }: &Recipe| {
         let data = data.to_string();
-        format!("{name:<32} {data:<9} {steps:>6} x {batch}  {source}")
+        format!("{name:<30}  {data:<10}  {steps:>5} x {batch}  {source}")
     };
     output.render(&recipes, |recipes| recipes.iter().map(line).collect::<Vec<_>>().join("\n"))
 }

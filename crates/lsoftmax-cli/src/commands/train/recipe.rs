@@ -23,7 +23,7 @@ use crate::value_parsers::{
 #[derive(Debug, Args)]
 pub struct RecipeArguments {
     /// A recipe: mnist, mnist-2d, cifar10, … (`lsoftmax train --list`), or the path of a .toml file
-    #[arg(value_name = "RECIPE", required_unless_present_any = ["resume", "data", "list"])]
+    #[arg(value_name = "RECIPE")]
     recipe: Option<String>,
     /// Other data than the recipe's: a data set, or a folder with one directory of images per class
     #[arg(long, value_name = "DATA")]
@@ -254,7 +254,7 @@ impl RecipeArguments {
     /// The recipe as it was written: a file, a built-in one, or the one for the data.
     fn base(&self, data_dir: &DataDir) -> Result<Recipe, Failure> {
         let Some(name) = &self.recipe else {
-            let data = self.data.as_ref().expect("clap requires a recipe or data");
+            let data = self.data.as_ref().ok_or_else(nothing_to_train)?;
             let recipe = Recipe::for_data(data, self.quick, data_dir)?;
             return Ok(match self.init.as_ref().filter(|init| init.is_dir()) {
                 Some(run) => recipe.with_network(ModelDescription::read(run)?.network),
@@ -271,6 +271,12 @@ impl RecipeArguments {
             (false, false) => Recipe::built_in(name)?,
         })
     }
+}
+
+fn nothing_to_train() -> Failure {
+    Failure::bad_input(
+        "give a recipe, as in `lsoftmax train mnist --quick` (`lsoftmax train --list` shows all), or a folder of images with --data",
+    )
 }
 
 /// The recipe with the optimiser and weight decay that were asked for.
