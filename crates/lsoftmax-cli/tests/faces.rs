@@ -81,6 +81,8 @@ fn photographs_become_a_verified_model() {
         "12x14",
     ];
     let aligned = json(run(&[&align[..], &["--json"]].concat()));
+    let reference = include_str!("../../../docs/reference.md");
+    assert_documented(reference, "## faces align --json", &key_paths(&aligned));
     assert_eq!(aligned["aligned"], 42);
     assert_eq!(aligned["without_landmarks"][0], "src_Bob_Ray/lost.png");
     let again = ["faces", "align", "aligned", "--landmarks", "photos.tsv", "--out", "twice"];
@@ -135,7 +137,6 @@ fn photographs_become_a_verified_model() {
     .concat()));
     assert_eq!(verified.as_array().map(Vec::len), Some(4));
     assert_eq!(verified[3]["pca"]["dimension"], 3);
-    let reference = include_str!("../../../docs/reference.md");
     assert_documented(reference, "## verify --json", &key_paths(&verified[3]));
     assert!(path.join("worst.png").is_file() && path.join("roc.png").is_file());
     fs::write(path.join("gone.txt"), pairs.replace("Ida_Jay\t1\t2", "Ida_Jay\t1\t9")).unwrap();
@@ -147,41 +148,17 @@ fn photographs_become_a_verified_model() {
         assert_eq!(read_npy(&path.join("e.npy")).shape, [12, columns]);
     }
 
-    let gallery = [
-        "identify",
-        "--model",
-        "run",
-        "--gallery",
-        "list/train",
-        "--held-out",
-        "list/held-out",
-        "--save",
-        "g.safetensors",
-    ];
-    assert_says(printed(run(&gallery)), &["3 people", "unknown beyond"]);
-    let found = json(run(&[
-        "identify",
-        "--model",
-        "run",
-        "--gallery",
-        "g.safetensors",
-        "--probes",
-        "list/train",
-        "--json",
-    ]));
+    let gallery = ["identify", "--model", "run", "--gallery", "list/train"];
+    let saved = ["--held-out", "list/held-out", "--save", "g.safetensors"];
+    assert_says(printed(run(&[&gallery[..], &saved].concat())), &["3 people", "unknown beyond"]);
+    let identify = |probes: &str| {
+        let gallery = ["identify", "--model", "run", "--gallery", "g.safetensors"];
+        json(run(&[&gallery[..], &["--probes", probes, "--json"]].concat()))
+    };
+    let found = identify("list/train");
     assert_eq!(found["rank_1"], 1.0, "every face is nearest to itself");
     assert_documented(reference, "## identify --json", &key_paths(&found));
-    let image = "lfw-aligned/Ida_Jay/Ida_Jay_0001.png";
-    let one = json(run(&[
-        "identify",
-        "--model",
-        "run",
-        "--gallery",
-        "g.safetensors",
-        "--probes",
-        image,
-        "--json",
-    ]));
+    let one = identify("lfw-aligned/Ida_Jay/Ida_Jay_0001.png");
     assert_eq!(one["probes"].as_array().map(Vec::len), Some(1));
     // Embeddings of twice the length do not fit.
     let other = run(&["identify", "--gallery", "g.safetensors", "--probes", "e.npy"]);

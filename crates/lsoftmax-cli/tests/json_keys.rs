@@ -45,6 +45,10 @@ fn the_keys_of_commands_are_documented() {
     let scale = ["bench", "scale", "--network", "mnist", "--batch", "2", "--steps", "1", "--json"];
     check("## bench scale --json", &[json(lsoftmax(&scale))]);
 
+    let sizes = ["--images", "2", "--pairs", "20", "--gallery", "10", "--features", "4"];
+    let faces = [&["bench", "faces"], &sizes[..], &["--json"]].concat();
+    check("## bench faces --json", &[json(lsoftmax(&faces))]);
+
     check("## network --json", &[json(lsoftmax(&["network", "mnist", "--json"]))]);
 
     let (directory, run) = temporary_run();

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 use lsoftmax::Precision;
 use lsoftmax_data::{HoldOut, Mean, Shape};
+use lsoftmax_faces::NameMatch;
+use lsoftmax_faces::list::{Excluded, ListReport, SamePhoto};
 use lsoftmax_lab::analysis::{
     ClassScores, Classification, ConfusedPair, EvaluationReport, Retrieval, TopK, WrongImage,
 };
@@ -134,6 +136,30 @@ fn the_keys_of_the_log_are_documented() {
     }
     let found: BTreeSet<String> = lines.iter().flat_map(keys).collect();
     assert_documented(DOCUMENT, "## metrics.jsonl", &found);
+}
+
+#[test]
+fn the_keys_of_a_list_of_faces_are_documented() {
+    let same =
+        || vec![SamePhoto { one: "a.png".into(), other: "b.png".into(), bits: 0, exact: true }];
+    let report = ListReport {
+        people: 3,
+        held_out_people: 1,
+        images: [("train", 9)].into(),
+        excluded: vec![Excluded {
+            person: "ann".into(),
+            evaluation: "Ann".into(),
+            names: NameMatch::Same,
+            images: 2,
+        }],
+        too_few: vec![("bob".into(), 1)],
+        merged: vec![("cy".into(), vec!["cy".into(), "other_cy".into()])],
+        in_evaluation: same(),
+        conflicts: same(),
+        duplicates: same(),
+        evaluation_duplicates: same(),
+    };
+    check("## faces list --json", &report);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The speed of work on faces: aligning, verifying, identifying.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -37,7 +38,7 @@ pub struct FacesTiming {
     /// The number of features.
     pub features: usize,
     /// The time to verify all pairs, by protocol.
-    pub verify_seconds: Vec<(&'static str, f64)>,
+    pub verify_seconds: BTreeMap<&'static str, f64>,
     /// The number of faces in the gallery.
     pub gallery: usize,
     /// The time to find the nearest people of one probe, the least of three.
