@@ -247,17 +247,20 @@ fn results_are_the_same_bits_for_any_number_of_threads() {
         ConvCase::new(1, [3, 21, 6], &[Unit::new(9), pooled(Unit::new(33)), strided(Unit::new(8))]),
         ConvCase::new(18, [17, 19, 3], &[pooled(unit(5, [5, 3], 2)), Unit::new(4)]),
     ];
-    for case in cases {
-        for engine in engines().into_iter().filter(|engine| !case.is_too_slow(*engine)) {
-            let run = |threads: usize| {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                pool.install(|| (bits(&case.train(engine)), case.infer(engine)))
-            };
-            let one = run(1);
-            for threads in [2, 3, 7] {
-                let same = one == run(threads);
-                assert!(same, "{:?}, {engine:?} on {threads} threads", case.stack);
-            }
+    cases.iter().for_each(assert_same_bits_on_threads);
+}
+
+/// Compares training and inference on one thread with those on several.
+fn assert_same_bits_on_threads(case: &ConvCase) {
+    for engine in engines().into_iter().filter(|engine| !case.is_too_slow(*engine)) {
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| (bits(&case.train(engine)), case.infer(engine)))
+        };
+        let one = run(1);
+        for threads in [2, 3, 7] {
+            let same = one == run(threads);
+            assert!(same, "{:?}, {engine:?} on {threads} threads", case.stack);
         }
     }
 }
@@ -273,21 +276,28 @@ fn every_path_agrees_where_the_statistics_of_some_units_are_fixed() {
 
 #[test]
 fn gradients_from_a_unit_on_are_those_of_all_units() {
-    let case = ConvCase::new(5, [3, 5, 4], &[Unit::new(6), pooled(Unit::new(7)), Unit::new(3)]);
+    let units = [Unit::new(6), pooled(Unit::new(7)), Unit::new(3)];
+    assert_same_gradients_from_any_unit(&ConvCase::new(5, [3, 5, 4], &units));
+}
+
+/// Compares a backward pass that ends at a unit with one to the images.
+fn assert_same_gradients_from_any_unit(case: &ConvCase) {
     for engine in engines() {
         let (pass, all) = case.train(engine);
         let (parameters, gradient) = (case.parameters(), &case.output_gradient);
-        for first in 0..3 {
+        for first in 0..all.units.len() {
             let to = GradientsTo::Unit(first);
             let some =
                 backward(&pass, &case.stack, &case.images, &parameters, gradient, to).unwrap();
             assert!(some.images.is_none());
             for (index, (found, expected)) in some.units.iter().zip(&all.units).enumerate() {
+                let unit = format!("{engine:?}, unit {index} from {first} on");
                 if index < first {
-                    assert!(found.weight.is_empty() && found.gamma.is_empty());
+                    assert!(found.weight.is_empty() && found.gamma.is_empty(), "{unit}");
                 } else {
-                    assert_eq!(found.weight, expected.weight, "{engine:?}");
-                    assert_eq!(found.gamma, expected.gamma, "{engine:?}");
+                    assert_eq!(found.weight, expected.weight, "{unit}");
+                    assert_eq!(found.gamma, expected.gamma, "{unit}");
+                    assert_eq!(found.slope, expected.slope, "{unit}");
                 }
             }
         }

@@ -76,6 +76,18 @@ fn assert_close_in_norm(what: &str, found: &[f32], expected: &[f32], tolerance: 
     assert!(error < most, "{what}: {error} is more than {most}");
 }
 
+/// The network with 4 more in every second channel of a batch norm, and 4 less in the others: no activation is near its
+/// bend at 0, where rounding would decide between two slopes.
+fn away_from_bends(mut network: Network, device: &Device) -> Network {
+    for unit in &mut network.units {
+        let Some(beta) = &mut unit.beta else { continue };
+        let shifts: Vec<f32> =
+            (0..beta.dims()[0]).map(|channel| [4.0, -4.0][channel % 2]).collect();
+        *beta = Param::from_tensor(Tensor::from_floats(shifts.as_slice(), device));
+    }
+    network
+}
+
 /// Everything that has a gradient in a unit, by name.
 fn parameters(unit: &ConvUnit, gradients: &Gradients) -> Vec<(&'static str, Vec<f32>)> {
     let vector = |parameter: &Option<Param<Tensor<1>>>| {
@@ -94,11 +106,13 @@ fn parameters(unit: &ConvUnit, gradients: &Gradients) -> Vec<(&'static str, Vec<
 
 #[test]
 fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradient() {
-    let plain = [Activation::None, Activation::Prelu].map(config);
-    for config in plain.into_iter().chain(residual_configs()) {
+    let plain = [Activation::None, Activation::Prelu].map(|last| (config(last), false));
+    let residual = residual_configs().map(|config| [(config.clone(), false), (config, true)]);
+    for (config, shifted) in plain.into_iter().chain(residual.into_iter().flatten()) {
         let run = |execution: Execution| {
             let device = Device::flex().autodiff();
             let network = network(&config, &device).with_execution(execution);
+            let network = if shifted { away_from_bends(network, &device) } else { network };
             let images = batch(&device, [17, 3, 19, 15]).require_grad();
             let upstream = batch(&device, [1, 1, 17, 10]).reshape([17, 10]);
             let features = network.forward(images.clone()).unwrap();
@@ -113,11 +127,12 @@ fn kernels_and_composed_operations_agree_on_features_statistics_and_every_gradie
             run(Execution::Composed);
         assert_close("features", &numbers(fused_features), &numbers(plain_features), 1e-4);
         assert_close("evaluated", &numbers(fused_evaluated), &numbers(plain_evaluated), 1e-4);
-        // In many layers, rounding decides for some activation whether its input is positive: the gradients of one
-        // image differ.
-        let agree = |what: &str, found: &[f32], expected: &[f32]| match config.stages.len() {
-            0..=3 => assert_close(what, found, expected, 1e-3),
-            _ => assert_close_in_norm(what, found, expected, 5e-3),
+        // In these many layers, one activation or two have an input so near 0 that rounding decides between its slopes, and
+        // batch norm takes that to all gradients. Away from the bends every number agrees.
+        let at_bends = config.stages.len() > 3 && !shifted;
+        let agree = |what: &str, found: &[f32], expected: &[f32]| match at_bends {
+            false => assert_close(what, found, expected, 1e-4),
+            true => assert_close_in_norm(what, found, expected, 5e-3),
         };
         agree("images", &numbers(fused_images), &numbers(plain_images));
         for (index, (fused, plain)) in fused.units.iter().zip(&plain.units).enumerate() {

@@ -1,13 +1,13 @@
 //! Residual stacks: shortcuts, projections and the average of all pixels.
 
-use lsoftmax_kernels::conv::{
-    Activation, GradientsTo, GraphProblem, Pool, Stack, StackError, Unit, backward,
-};
+use lsoftmax_kernels::conv::{Activation, GraphProblem, Pool, Stack, StackError, Unit};
 use proptest::prelude::*;
 
 use crate::conv_naive::case::{ConvCase, added, added_after, bare, biased, pooled, strided, unit};
 use crate::engines::engines;
-use crate::{assert_finite_differences, bits};
+use crate::{
+    assert_finite_differences, assert_same_bits_on_threads, assert_same_gradients_from_any_unit,
+};
 
 fn relu(unit: Unit) -> Unit {
     Unit { activation: Activation::Relu, ..unit }
@@ -164,43 +164,13 @@ fn residual_results_are_the_same_bits_for_any_number_of_threads() {
         ConvCase::new(1, [3, 40, 6], &resnet(&[9, 12])),
         ConvCase::new(18, [3, 21, 5], &[sphereface(&[5, 8]), vec![unit(6, [3, 2], 0)]].concat()),
     ];
-    for case in cases {
-        for engine in engines().into_iter().filter(|engine| !case.is_too_slow(*engine)) {
-            let run = |threads: usize| {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                pool.install(|| (bits(&case.train(engine)), case.infer(engine)))
-            };
-            let one = run(1);
-            for threads in [2, 3, 7] {
-                assert!(one == run(threads), "{:?}, {engine:?} on {threads} threads", case.stack);
-            }
-        }
-    }
+    cases.iter().for_each(assert_same_bits_on_threads);
 }
 
 #[test]
 fn gradients_of_residual_stacks_from_a_unit_on_are_those_of_all_units() {
     let units = [&[Unit::new(6)][..], &projected(8), &identity(8)].concat();
-    let case = ConvCase::new(5, [3, 6, 5], &units);
-    for engine in engines() {
-        let (pass, all) = case.train(engine);
-        let (parameters, gradient) = (case.parameters(), &case.output_gradient);
-        for first in 0..units.len() {
-            let to = GradientsTo::Unit(first);
-            let some =
-                backward(&pass, &case.stack, &case.images, &parameters, gradient, to).unwrap();
-            assert!(some.images.is_none());
-            for (index, (found, expected)) in some.units.iter().zip(&all.units).enumerate() {
-                if index < first {
-                    assert!(found.weight.is_empty() && found.gamma.is_empty());
-                } else {
-                    assert_eq!(found.weight, expected.weight, "{engine:?} {first} {index}");
-                    assert_eq!(found.gamma, expected.gamma, "{engine:?}");
-                    assert_eq!(found.slope, expected.slope, "{engine:?}");
-                }
-            }
-        }
-    }
+    assert_same_gradients_from_any_unit(&ConvCase::new(5, [3, 6, 5], &units));
 }
 
 #[test]
