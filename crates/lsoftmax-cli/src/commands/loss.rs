@@ -17,7 +17,7 @@ Examples:
     numpy.save('x.npy', x); numpy.save('w.npy', w); numpy.save('y.npy', y)
   The mean loss at margin 4:
     lsoftmax loss --features x.npy --weights w.npy --labels y.npy
-  The loss of each sample, and the gradients of the mean in grad/features.npy and grad/weights.npy:
+  The loss of each sample, and the gradients of the mean, in grad/:
     lsoftmax loss --features x.npy --weights w.npy --labels y.npy \\
       --margin 2 --lambda 5 --reduction none --grad-dir grad --json
   Plain softmax cross-entropy, and ArcFace:
