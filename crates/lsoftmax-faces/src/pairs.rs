@@ -83,12 +83,14 @@ impl Pairs {
             lines.next().map_or(Vec::new(), |(_, line)| line.split_whitespace().collect());
         let header: Vec<usize> = header.iter().map_while(|field| field.parse().ok()).collect();
         let (folds, each) = match header[..] {
-            [folds, each] if folds > 0 && each > 0 => (folds, each),
-            [each] if each > 0 => (1, each),
-            _ => {
-                let problem = "it must hold the numbers of folds and of pairs, such as `10 300`; use LFW's pairs.txt";
-                return Err(FacesError::line(path, 1, problem));
-            }
+            [folds, each] => (folds, each),
+            [each] => (1, each),
+            _ => (0, 0),
+        };
+        let total = folds.checked_mul(each).and_then(|pairs| pairs.checked_mul(2));
+        let Some(total) = total.filter(|total| *total > 0) else {
+            let problem = "it must hold the numbers of folds and of pairs, such as `10 300`; use LFW's pairs.txt";
+            return Err(FacesError::line(path, 1, problem));
         };
         let mut images = ImageNumbers::default();
         let mut pairs = Vec::new();
@@ -97,9 +99,8 @@ impl Pairs {
                 let same = index < each;
                 let Some((at, line)) = lines.next() else {
                     let problem = format!(
-                        "it ends after {} of {} pairs; download it again",
-                        pairs.len(),
-                        2 * folds * each
+                        "it ends after {} of {total} pairs; download it again",
+                        pairs.len()
                     );
                     return Err(FacesError::file(path, problem));
                 };
