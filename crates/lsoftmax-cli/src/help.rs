@@ -11,6 +11,14 @@ Exit codes:
   1  the machine failed, for example a result could not be written
   2  the input or the arguments are wrong; one sentence on stderr says what and where";
 
+/// The exit codes of commands that take long.
+pub const WATCHED_EXIT_CODES: &str = "\
+Exit codes:
+  0    success
+  1    the machine failed, for example a result could not be written
+  2    the input or the arguments are wrong; one sentence on stderr says what and where
+  130  stopped by Ctrl-C";
+
 /// The exit codes of commands that train.
 pub const TRAIN_EXIT_CODES: &str = "\
 Exit codes:
@@ -63,11 +71,22 @@ fn wrap(text: &str, width: usize) -> String {
 fn wrap_line(line: &str, width: usize) -> String {
     let text = line.trim_start();
     let indent = line.len() - text.len();
-    let columns = text.rfind("  ").map(|gap| line[..indent + gap + 2].chars().count());
-    let hanging = match (columns, indent) {
-        (Some(column), _) if column + width / 4 <= width => column,
-        (_, 0) => 0,
-        _ => indent + 4,
+    let hanging = match text.rfind("  ") {
+        Some(gap) => {
+            let (first, last) = line.split_at(indent + gap + 2);
+            let column = first.chars().count();
+            if column + width / 4 > width {
+                let below = format!("{}{last}", " ".repeat(indent + 4));
+                return format!(
+                    "{}\n{}",
+                    wrap_line(first.trim_end(), width),
+                    wrap_line(&below, width)
+                );
+            }
+            column
+        }
+        None if indent == 0 => 0,
+        None => indent + 4,
     };
     let (mut lines, mut words) = (Vec::new(), line.split(' '));
     let mut current = words.next().unwrap_or_default().to_owned();
@@ -93,5 +112,9 @@ mod tests {
         let expected = "Examples:\n  run a    what this\n           does here\n  run a long command\n\nSome prose that is\nlong.";
         assert_eq!(wrap(text, 20), expected);
         assert_eq!(wrap("  run a long command", 12), "  run a long\n      command");
+        assert_eq!(
+            wrap("  run a command   what it does", 20),
+            "  run a command\n      what it does"
+        );
     }
 }

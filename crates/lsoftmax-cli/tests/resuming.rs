@@ -101,7 +101,9 @@ fn a_run_without_improvement_ends_early_also_after_a_kill() {
     let (directory, run) = temporary_run();
     let recipe = recipe(directory.path(), &spoilt());
     let words = [&recipe, "--early-stopping", "2"];
-    done(train(&[&words[..], &["--out", &text_of(&run)]].concat()));
+    let output = done(train(&[&words[..], &["--out", &text_of(&run)]].concat()));
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert_says(said, &["it ended before step 60: the held-out images no longer improved"]);
     let (mut least, mut waited, mut last) = (f64::INFINITY, 0, 0);
     for line in metrics(&run).iter().filter(|line| line["kind"] == "validation") {
         assert!(waited < 2, "the run should have ended at step {last}");

@@ -17,7 +17,7 @@ use lsoftmax_mpi::Session;
 
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
-use crate::help::EXIT_CODES;
+use crate::help::WATCHED_EXIT_CODES;
 use crate::output::printable;
 use crate::progress::ImageProgress;
 use crate::signals::stop_flag;
@@ -34,7 +34,7 @@ Examples:
 
 /// Evaluate the model of a run
 #[derive(Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(after_help = format!("{EXAMPLES}\n\n{WATCHED_EXIT_CODES}"))]
 pub struct EvalCommand {
     /// The run
     #[arg(value_name = "RUN")]

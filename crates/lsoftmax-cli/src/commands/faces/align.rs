@@ -9,7 +9,7 @@ use lsoftmax_faces::{Landmarks, Template};
 use super::watched;
 use crate::argument_groups::OutputArguments;
 use crate::failure::Failure;
-use crate::help::TRAIN_EXIT_CODES;
+use crate::help::WATCHED_EXIT_CODES;
 use crate::output::tell;
 use crate::value_parsers::{image_size, one_of};
 
@@ -24,7 +24,7 @@ the upper left pixel. A similarity transform moves them as close as it can to th
 
 /// Align photographs of faces by five landmarks each
 #[derive(Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{TRAIN_EXIT_CODES}"))]
+#[command(after_help = format!("{EXAMPLES}\n\n{WATCHED_EXIT_CODES}"))]
 pub struct AlignCommand {
     /// The folder of photographs, which may have subfolders
     #[arg(value_name = "FOLDER")]

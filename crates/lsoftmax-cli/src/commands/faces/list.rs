@@ -9,7 +9,7 @@ use lsoftmax_faces::list::{ListReport, ListSettings, list};
 use super::watched;
 use crate::argument_groups::OutputArguments;
 use crate::failure::Failure;
-use crate::help::TRAIN_EXIT_CODES;
+use crate::help::WATCHED_EXIT_CODES;
 use crate::value_parsers::{size, whole_number};
 
 const EXAMPLES: &str = "\
@@ -23,7 +23,7 @@ hard links, or copies where the file system has none. OUT/list.tsv says of every
 
 /// List faces for training: without the people of the evaluation, without duplicates
 #[derive(Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{TRAIN_EXIT_CODES}"))]
+#[command(after_help = format!("{EXAMPLES}\n\n{WATCHED_EXIT_CODES}"))]
 pub struct ListCommand {
     /// The aligned faces, one directory per person
     #[arg(value_name = "FOLDER")]

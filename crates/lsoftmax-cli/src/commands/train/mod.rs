@@ -179,6 +179,12 @@ fn list(output: &OutputArguments) -> Result<String, Failure> {
 fn text(summary: &RunSummary, out: &Path, data: &DataDir) -> String {
     let RunSummary { recipe, head, steps, seconds, .. } = summary;
     let mut lines = vec![format!("{recipe}, {head}: {steps} steps in {seconds:.0} s")];
+    let planned = Recipe::from_file(&out.join(RECIPE)).ok();
+    if let Some(Recipe { steps: planned, .. }) = planned.as_ref().filter(|it| it.steps > *steps) {
+        lines.push(format!(
+            "it ended before step {planned}: the held-out images no longer improved"
+        ));
+    }
     if let Some(KeptModel { model: Keep::Best, step, .. }) = summary.kept {
         lines.push(format!("the best model on the held-out images was kept, that of step {step}"));
     }
@@ -192,7 +198,8 @@ fn text(summary: &RunSummary, out: &Path, data: &DataDir) -> String {
             test.error, test.wrong, test.images, test.angle
         ));
     }
-    if let Some(Expected { test_error, tolerance }) = expected(out) {
+    let expected = planned.and_then(|recipe| recipe.expected_result());
+    if let Some(Expected { test_error, tolerance }) = expected {
         lines.push(format!(
             "the paper: {test_error:.2} % wrong (a run within {tolerance} of it counts as reproduced)"
         ));
@@ -203,10 +210,4 @@ fn text(summary: &RunSummary, out: &Path, data: &DataDir) -> String {
         out.display()
     ));
     lines.join("\n")
-}
-
-/// The paper's result for the recipe and the head of a finished run, if there is one.
-fn expected(run: &Path) -> Option<Expected> {
-    let recipe = Recipe::from_file(&run.join(RECIPE)).ok()?;
-    recipe.expected_result()
 }
