@@ -33,6 +33,7 @@ const COMMANDS: [&[&str]; 29] = [
     &["bench", "train"],
     &["bench", "faces"],
     &["bench", "scale"],
+    &["bench", "shards"],
     &["data"],
     &["data", "list"],
     &["data", "fetch"],

@@ -44,6 +44,8 @@ fn the_keys_of_commands_are_documented() {
     check("## bench train --json", &[json(lsoftmax(&train))]);
     let scale = ["bench", "scale", "--network", "mnist", "--batch", "2", "--steps", "1", "--json"];
     check("## bench scale --json", &[json(lsoftmax(&scale))]);
+    let shards = ["bench", "shards", "--classes", "9", "--features", "8", "--steps", "1", "--json"];
+    check("## bench shards --json", &[json(lsoftmax(&shards))]);
 
     let sizes = ["--images", "2", "--pairs", "20", "--gallery", "10", "--features", "4"];
     let faces = [&["bench", "faces"], &sizes[..], &["--json"]].concat();

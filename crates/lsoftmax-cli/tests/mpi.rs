@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use program::assert_says;
 use program::run::{
     Listener, Result, TINY, checkpoints, done, recipe, result, resume, temporary_run, text_of,
-    train,
+    train, undo_the_end,
 };
 
 /// A short run on batches of four blocks, with every kind of state in its checkpoints.
@@ -183,6 +183,67 @@ fn every_kind_of_step_has_the_bits_of_one_process() {
     }
 }
 
+/// A short run with a head that is divided by class, in eight shards.
+fn sharded(head: &str) -> String {
+    let text = TINY.replace("batch = 16", "batch = 64").replace("at = [100]", "at = [8]");
+    let text = text.replace("steps = 120", "steps = 12\nshard_classes = true");
+    text.replace("margin = 2\n", &format!("head = {head}\n"))
+}
+
+#[test]
+fn a_divided_head_on_one_to_four_ranks_ends_with_the_bits_of_one_process() {
+    if is_skipped() {
+        return;
+    }
+    let learned = "{ name = \"arcface\", margin = 0.2, scale = 16, learned_scale = true }";
+    let sampled = "{ name = \"cosface\", margin = 0.2, scale = 16, sample_rate = 0.5 }";
+    let clipped =
+        sharded("\"l-softmax\"").replace("seed = 3", "seed = 3\naccumulate = 2\nclip_norm = 0.5");
+    for text in [sharded("\"l-softmax\""), sharded(learned), sharded(sampled), clipped] {
+        let (directory, run) = temporary_run();
+        let expected = alone(directory.path(), &text);
+        let recipe = recipe(directory.path(), &text);
+        for ranks in 1..=4 {
+            let words = [&recipe, "--overwrite", "--out", &text_of(&run)];
+            let output = done(train_on(ranks, &words));
+            assert!(result(&run) == expected, "{ranks} ranks: {text}");
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            if ranks == 3 {
+                assert_says(&stderr, &["8 shards; each of 3 ranks has at most 4 classes"]);
+            }
+        }
+        // One process reads the model.
+        program::printed(program::lsoftmax(&["eval", &text_of(&run)]));
+    }
+}
+
+/// Whatever number of ranks wrote the shards, any other goes on with them.
+#[test]
+fn a_divided_head_resumes_on_another_number_of_ranks_to_the_same_bits() {
+    if is_skipped() {
+        return;
+    }
+    let text = sharded("\"a-softmax\"");
+    let (directory, run) = temporary_run();
+    let expected = alone(directory.path(), &text);
+    let recipe = recipe(directory.path(), &text);
+    done(train_on(4, &[&recipe, "--out", &text_of(&run)]));
+    for ranks in [1, 2, 3, 4, 1] {
+        undo_the_end(&run);
+        done(train_on(ranks, &["--resume", &text_of(&run)]));
+        assert!(result(&run) == expected, "{ranks} ranks");
+    }
+    // A corrupt shard is named, on several ranks as on one.
+    undo_the_end(&run);
+    let checkpoint = checkpoints(&run).pop().expect("a checkpoint");
+    let shard = checkpoint.with_extension("shards").join("06");
+    fs::write(&shard, b"nothing").expect("a file");
+    let mut resumed = train_on(3, &["--resume", &text_of(&run)]);
+    let output = resumed.output().expect("mpirun starts");
+    assert!(!output.status.success());
+    assert_says(&sentences(&output)[0], &["no valid checkpoint", "shards/06: is corrupt"]);
+}
+
 /// Ten times a random rank is killed at a random moment, and the run goes on with another number of ranks.
 #[test]
 fn a_run_whose_ranks_are_killed_ten_times_ends_with_the_same_bits() {
@@ -250,6 +311,20 @@ fn mpirun_is_interrupted_and_the_run_is_saved() {
     }
 }
 
+/// Makes the folder `mine` with images of two classes; returns its line of a recipe.
+fn two_classes(directory: &tempfile::TempDir) -> String {
+    let mine = directory.path().join("mine");
+    for (class, value) in [("a", 10), ("b", 200)] {
+        let folder = mine.join(class);
+        fs::create_dir_all(&folder).expect("a directory");
+        for index in 0..20u8 {
+            let image = image::GrayImage::from_pixel(28, 28, image::Luma([value + index]));
+            image.save(folder.join(format!("{index}.png"))).expect("a file");
+        }
+    }
+    format!("data = {:?}", text_of(&mine))
+}
+
 #[test]
 fn ranks_that_differ_are_refused() {
     if is_skipped() {
@@ -273,15 +348,8 @@ fn ranks_that_differ_are_refused() {
     assert_fails(second(&["mnist-3d"], &[]), &["rank 1: there is no recipe called"]);
     assert!(!run.join("recipe.toml").exists());
     // Other images.
+    two_classes(&directory);
     let mine = directory.path().join("mine");
-    for (class, value) in [("a", 10), ("b", 200)] {
-        let folder = mine.join(class);
-        fs::create_dir_all(&folder).expect("a directory");
-        for index in 0..20u8 {
-            let image = image::GrayImage::from_pixel(28, 28, image::Luma([value + index]));
-            image.save(folder.join(format!("{index}.png"))).expect("a file");
-        }
-    }
     let theirs = directory.path().join("theirs");
     fs::create_dir_all(theirs.join("a")).expect("a directory");
     fs::create_dir_all(theirs.join("b")).expect("a directory");
@@ -332,6 +400,12 @@ fn what_ranks_cannot_do_is_refused_with_a_sentence() {
     other.args([PROGRAM, "runs"]);
     assert_fails(other, &["does not run on several ranks"]);
     assert_fails(train_on(2, &["--nonsense"]), &["--nonsense"]);
+    let few = sharded("\"l-softmax\"").replace("data = \"mnist\"", &two_classes(&directory));
+    let few = recipe(directory.path(), &few.replace("validation = 200", "validation = 2"));
+    assert_fails(
+        train_on(3, &[&few, "--out", &out]),
+        &["2 classes are divided into 2 shards", "3 ranks"],
+    );
 }
 
 /// Evaluation and embedding share the images; what they find is that of one process.

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
+use lsoftmax_comm::Communicator;
 use lsoftmax_data::{Batch, Images, Loader, LoaderError, Mean, Sampling};
 use serde::{Deserialize, Serialize};
 
@@ -78,17 +79,26 @@ pub fn evaluate_watched(
     mean: &Mean,
     watch: &mut WatchImages<'_>,
 ) -> Result<Evaluation, EvaluateError> {
-    let mut sums = EvaluationSums::new(model);
-    let add = |output: &ImageOutput| {
-        sums.add(output);
-    };
+    let (lengths, mut sums) = (LogitLengths::of(model), EvaluationSums::default());
+    let add = |output: &ImageOutput| sums.add(lengths.classified(output));
     for_each_image_watched(model, images, mean, add, watch)?;
     Ok(sums.evaluation())
 }
 
+/// How an image is classified.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Classified {
+    /// Whether its class has the largest logit, the first of several.
+    pub correct: bool,
+    /// The cross-entropy, without the margin.
+    pub loss: f64,
+    /// The angle between its features and its class, in degrees.
+    pub degrees: f64,
+}
+
 /// The sums of an [`Evaluation`] over the images of a pass.
+#[derive(Debug, Default)]
 pub(crate) struct EvaluationSums {
-    lengths: LogitLengths,
     images: usize,
     wrong: usize,
     loss: f64,
@@ -96,21 +106,12 @@ pub(crate) struct EvaluationSums {
 }
 
 impl EvaluationSums {
-    /// No images yet.
-    pub fn new(model: &Classifier) -> Self {
-        Self { lengths: LogitLengths::of(model), images: 0, wrong: 0, loss: 0.0, angle: 0.0 }
-    }
-
-    /// Adds an image. Returns whether it is classified correctly.
-    pub fn add(&mut self, ImageOutput { features, logits, label }: &ImageOutput) -> bool {
-        let label = *label as usize;
-        let correct = argmax(logits) == label;
+    /// Adds an image.
+    pub fn add(&mut self, Classified { correct, loss, degrees }: Classified) {
         self.images += 1;
         self.wrong += usize::from(!correct);
-        let (largest, sum) = scaled_sum_exp(logits);
-        self.loss += largest + sum.ln() - f64::from(logits[label]);
-        self.angle += self.lengths.degrees(features, label, logits[label]);
-        correct
+        self.loss += loss;
+        self.angle += degrees;
     }
 
     /// The evaluation of the images added.
@@ -151,18 +152,39 @@ pub fn for_each_image_watched(
     mut visit: impl FnMut(&ImageOutput),
     watch: &mut WatchImages<'_>,
 ) -> Result<(), EvaluateError> {
-    let loader = Loader::new(Arc::clone(images), mean.clone(), Sampling::evaluation(BATCH))?;
-    let ranks = model.network.ranks();
     let [classes, width] = model.head.weight.dims();
+    let visit = |rows: &[f32], labels: &[u32]| {
+        for (row, label) in rows.chunks_exact(width + classes).zip(labels) {
+            let (features, logits) = row.split_at(width);
+            visit(&ImageOutput { features: features.into(), logits: logits.into(), label: *label });
+        }
+        Ok(())
+    };
+    let outputs = |batch| outputs(model, batch);
+    for_each_batch(model.network.ranks(), images, mean, width + classes, outputs, visit, watch)
+}
+
+/// Calls `visit` with the rows that `outputs` computes for a batch of images, one of `width` numbers per image, and
+/// the labels, for every batch in order. The ranks take turns to compute batches; each visits all.
+pub(crate) fn for_each_batch(
+    ranks: &Arc<dyn Communicator>,
+    images: &Arc<Images>,
+    mean: &Mean,
+    width: usize,
+    outputs: impl Fn(Batch) -> Result<Vec<f32>, EvaluateError>,
+    mut visit: impl FnMut(&[f32], &[u32]) -> Result<(), EvaluateError>,
+    watch: &mut WatchImages<'_>,
+) -> Result<(), EvaluateError> {
+    let loader = Loader::new(Arc::clone(images), mean.clone(), Sampling::evaluation(BATCH))?;
     let numbers: Vec<u64> = (0..loader.batches_per_epoch()).collect();
-    let mut labels = images.labels().iter();
+    let mut labels = images.labels().chunks(BATCH);
     for (round, numbers) in numbers.chunks(ranks.size()).enumerate() {
         let done = round * ranks.size() * BATCH;
         if ranks.any(watch(done).is_break()) {
             return Err(EvaluateError::Interrupted);
         }
         let mine = match numbers.get(ranks.rank()) {
-            Some(number) => outputs(model, loader.batch(*number))?,
+            Some(number) => outputs(loader.batch(*number))?,
             None => Vec::new(),
         };
         let rows = match ranks.size() {
@@ -170,13 +192,12 @@ pub fn for_each_image_watched(
             _ => {
                 let count = |number: usize| (images.len() - number * BATCH).min(BATCH);
                 let number = |rank: usize| numbers.get(rank).map(|number| *number as usize);
-                let length = |rank| number(rank).map_or(0, count) * (width + classes);
+                let length = |rank| number(rank).map_or(0, count) * width;
                 ranks.gather_floats(&mine, &(0..ranks.size()).map(length).collect::<Vec<_>>())
             }
         };
-        for (row, label) in rows.chunks_exact(width + classes).zip(labels.by_ref()) {
-            let (features, logits) = row.split_at(width);
-            visit(&ImageOutput { features: features.into(), logits: logits.into(), label: *label });
+        for (rows, labels) in rows.chunks(width * BATCH).zip(labels.by_ref()) {
+            visit(rows, labels)?;
         }
     }
     Ok(())
@@ -210,6 +231,18 @@ impl LogitLengths {
             length => length,
         };
         Self { weights: weights.chunks_exact(width).map(length).collect(), features: head.scale() }
+    }
+
+    /// How an image is classified.
+    pub(crate) fn classified(&self, output: &ImageOutput) -> Classified {
+        let ImageOutput { features, logits, label } = output;
+        let label = *label as usize;
+        let (largest, sum) = scaled_sum_exp(logits);
+        Classified {
+            correct: argmax(logits) == label,
+            loss: largest + sum.ln() - f64::from(logits[label]),
+            degrees: self.degrees(features, label, logits[label]),
+        }
     }
 
     /// The angle in degrees between features and a class, from its logit.

@@ -102,6 +102,37 @@ impl InitialModel {
         model_file::sha256_of(&self.weights)
     }
 
+    /// Where it came from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces the weights of a new model's network by these; its head stays.
+    ///
+    /// # Errors
+    /// When the weights are not those of the model's network.
+    pub fn apply_network(
+        &self,
+        model: Classifier,
+        device: &Device,
+    ) -> Result<Classifier, RunError> {
+        let (model, _) = self.load(model, HeadOfFile::Ignored, device)?;
+        Ok(model)
+    }
+
+    fn load(
+        &self,
+        model: Classifier,
+        head: HeadOfFile,
+        device: &Device,
+    ) -> Result<(Classifier, bool), RunError> {
+        model_file::load(model, &self.weights, head, device).map_err(|problem| {
+            let problem =
+                format!("does not fit the network of the recipe: {problem}; use its network");
+            RunError::damaged(&self.path, problem)
+        })
+    }
+
     /// The mean image that the model was trained with, if it is known.
     pub fn mean(&self) -> Option<&Mean> {
         self.description.as_ref().map(|description| &description.mean)
@@ -129,12 +160,7 @@ impl InitialModel {
             }
             _ => (HeadOfFile::IfItFits, None),
         };
-        let (model, used) =
-            model_file::load(model, &self.weights, head, device).map_err(|problem| {
-                let problem =
-                    format!("does not fit the network of the recipe: {problem}; use its network");
-                RunError::damaged(&self.path, problem)
-            })?;
+        let (model, used) = self.load(model, head, device)?;
         let reason = note.or((!used).then(|| "it has another shape".to_owned()));
         let note = |reason| {
             format!(

@@ -1,11 +1,15 @@
 //! The heads that a training run, a benchmark or `lsoftmax loss` can have.
 
 use std::fmt;
+use std::sync::Arc;
 
+use burn::tensor::Device;
 use lsoftmax::{
     AdditiveMargin, AngleError, AngularMargin, CosineMargin, Margin, MarginError, MarginHead,
-    Normalisation, Number, SampleRate,
+    Normalisation, Number, SampleRate, ShardError, ShardedHead,
 };
+use lsoftmax_comm::Communicator;
+use lsoftmax_kernels::Engine;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Error as _, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -249,6 +253,22 @@ impl HeadSettings {
         let head = head.with_margin(self.margin).with_normalisation(self.normalisation);
         let head = head.with_sample_rate(self.sample_rate);
         if self.learned_scale { head.with_learned_scale() } else { head }
+    }
+
+    /// This head, divided over ranks by class, with He's initial weights: for so many features and classes. Its
+    /// scale is on a device with autodiff.
+    pub(crate) fn sharded(
+        self,
+        seed: u64,
+        (features, classes): (usize, usize),
+        engine: Engine,
+        ranks: Arc<dyn Communicator>,
+        device: &Device,
+    ) -> Result<ShardedHead<HeadMargin>, ShardError> {
+        let head = ShardedHead::new(seed, features, classes, self.margin, engine, ranks)?
+            .with_normalisation(self.normalisation)
+            .with_sample_rate(self.sample_rate);
+        Ok(if self.learned_scale { head.with_learned_scale(device) } else { head })
     }
 
     /// A short name for files: `m4` for L-Softmax, such as `arcface-m0.5-scale64` for others.

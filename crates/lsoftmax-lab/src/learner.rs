@@ -269,6 +269,11 @@ fn divided(record: &[u8], weight: &Tensor<2>) -> Result<(Vec<u8>, Option<Tensor<
 
 /// The global norm of the gradients of a model.
 pub fn gradient_norm(model: &Classifier, gradients: &GradientsParams) -> f64 {
+    squared_norm(model, gradients).sqrt()
+}
+
+/// The sum of the squares of the gradients of a module.
+pub(crate) fn squared_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
     struct SquaredNorm<'a>(&'a GradientsParams, f64);
     impl ModuleVisitor for SquaredNorm<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -279,12 +284,20 @@ pub fn gradient_norm(model: &Classifier, gradients: &GradientsParams) -> f64 {
         }
     }
     let mut norm = SquaredNorm(gradients, 0.0);
-    model.visit(&mut norm);
-    norm.1.sqrt()
+    module.visit(&mut norm);
+    norm.1
 }
 
 /// Scales the gradients so that their global norm is at most `max_norm`.
 fn clip(model: &Classifier, gradients: &mut GradientsParams, max_norm: f64) {
+    let norm = gradient_norm(model, gradients);
+    if norm > max_norm {
+        scale_gradients(model, gradients, max_norm / norm);
+    }
+}
+
+/// Multiplies the gradients of a module.
+pub(crate) fn scale_gradients<M: Module>(module: &M, gradients: &mut GradientsParams, factor: f64) {
     struct ScaleGradients<'a>(&'a mut GradientsParams, f64);
     impl ModuleVisitor for ScaleGradients<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -293,8 +306,5 @@ fn clip(model: &Classifier, gradients: &mut GradientsParams, max_norm: f64) {
             }
         }
     }
-    let norm = gradient_norm(model, gradients);
-    if norm > max_norm {
-        model.visit(&mut ScaleGradients(gradients, max_norm / norm));
-    }
+    module.visit(&mut ScaleGradients(gradients, factor));
 }

@@ -44,6 +44,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod runs;
+mod sharded;
 pub mod test_details;
 pub mod threads;
 pub mod train;

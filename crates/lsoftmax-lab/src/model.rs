@@ -82,20 +82,25 @@ impl Classifier {
 
     /// Whether all its parameters are finite.
     pub fn is_finite(&self) -> bool {
-        struct Finite(bool);
-        impl ModuleVisitor for Finite {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-                let finite = || param.val().into_data().iter::<f32>().all(f32::is_finite);
-                self.0 = self.0 && finite();
-            }
-        }
-        let mut finite = Finite(true);
-        self.visit(&mut finite);
-        finite.0
+        is_finite(self)
     }
 
     /// The device that its parameters are on.
     pub fn device(&self) -> Device {
         self.head.weight.device()
     }
+}
+
+/// Whether all parameters of a module are finite.
+pub(crate) fn is_finite<M: Module>(module: &M) -> bool {
+    struct Finite(bool);
+    impl ModuleVisitor for Finite {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let finite = || param.val().into_data().iter::<f32>().all(f32::is_finite);
+            self.0 = self.0 && finite();
+        }
+    }
+    let mut finite = Finite(true);
+    module.visit(&mut finite);
+    finite.0
 }

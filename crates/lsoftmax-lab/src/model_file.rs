@@ -13,7 +13,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use lsoftmax::{Execution, Precision};
 use lsoftmax_comm::Communicator;
 use lsoftmax_data::{DataSource, HoldOut, Mean, Shape, shell_word};
-use lsoftmax_nn::NetworkConfig;
+use lsoftmax_nn::{Network, NetworkConfig};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -198,7 +198,12 @@ pub fn write(
 
 /// The SHA-256 of bytes, in hexadecimal.
 pub(crate) fn sha256_of(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes the weights of a model to `path`, for use in plain layers; returns the number of bytes.
@@ -369,7 +374,23 @@ pub(crate) fn each_tensor(
     model: &mut Classifier,
     visit: &mut dyn FnMut(String, Slot<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
-    for (index, unit) in model.network.units.iter_mut().enumerate() {
+    each_network_tensor(&mut model.network, visit)?;
+    visit("head.weight".into(), Slot::Matrix(&mut model.head.weight))?;
+    let vectors = [("bias", &mut model.head.bias), ("log_scale", &mut model.head.log_scale)];
+    for (name, vector) in vectors {
+        if let Some(vector) = vector {
+            visit(format!("head.{name}"), Slot::Vector(vector))?;
+        }
+    }
+    Ok(())
+}
+
+/// As [`each_tensor`], without the head.
+pub(crate) fn each_network_tensor(
+    network: &mut Network,
+    visit: &mut dyn FnMut(String, Slot<'_>) -> Result<(), String>,
+) -> Result<(), String> {
+    for (index, unit) in network.units.iter_mut().enumerate() {
         let name = |name: &str| format!("units.{index}.{name}");
         visit(name("weight"), Slot::Kernel(&mut unit.weight))?;
         let vectors = [
@@ -389,13 +410,6 @@ pub(crate) fn each_tensor(
             if let Some(state) = state {
                 visit(name(state_name), Slot::Running(state))?;
             }
-        }
-    }
-    visit("head.weight".into(), Slot::Matrix(&mut model.head.weight))?;
-    let vectors = [("bias", &mut model.head.bias), ("log_scale", &mut model.head.log_scale)];
-    for (name, vector) in vectors {
-        if let Some(vector) = vector {
-            visit(format!("head.{name}"), Slot::Vector(vector))?;
         }
     }
     Ok(())

@@ -62,6 +62,18 @@ impl BatchMetrics {
     }
 }
 
+impl From<Report<HeadMargin>> for BatchMetrics {
+    fn from(report: Report<HeadMargin>) -> Self {
+        Self {
+            loss: report.loss,
+            accuracy: report.accuracy,
+            margin_accuracy: report.margin_accuracy,
+            angle: report.theta.mean,
+            feature_norm: report.feature_norm.mean,
+        }
+    }
+}
+
 impl Objective {
     /// Whether this is the head's own loss.
     pub(crate) fn is_default(&self) -> bool {
@@ -84,17 +96,10 @@ impl Objective {
         lambda: f64,
     ) -> Result<(Tensor<1>, BatchMetrics), ModelError> {
         let features = model.network.forward(images)?;
-        let metrics = |report: Report<HeadMargin>| BatchMetrics {
-            loss: report.loss,
-            accuracy: report.accuracy,
-            margin_accuracy: report.margin_accuracy,
-            angle: report.theta.mean,
-            feature_norm: report.feature_norm.mean,
-        };
         match *self {
             Self::Head => {
                 let output = model.head.forward(features, labels, lambda)?;
-                Ok((output.loss.clone(), metrics(output.report()?)))
+                Ok((output.loss.clone(), BatchMetrics::from(output.report()?)))
             }
             Self::Hinge => {
                 // The hinge loss has no report: angles and accuracy come from the head.
@@ -102,7 +107,7 @@ impl Objective {
                 let output = head.forward(features.clone().inner(), labels.clone().inner(), 0.0)?;
                 let scores = model.head.logits(features);
                 let loss = HingeLossConfig::new().init().forward(scores, labels);
-                let report = metrics(output.report()?);
+                let report = BatchMetrics::from(output.report()?);
                 let value = loss.clone().into_scalar::<f32>().into();
                 Ok((loss, BatchMetrics { loss: value, margin_accuracy: report.accuracy, ..report }))
             }
@@ -112,7 +117,7 @@ impl Objective {
                 let pairs = contrastive.forward_batch(features, labels);
                 let loss = output.loss.clone() + pairs.mul_scalar(weight);
                 let value = loss.clone().into_scalar::<f32>().into();
-                Ok((loss, BatchMetrics { loss: value, ..metrics(output.report()?) }))
+                Ok((loss, BatchMetrics { loss: value, ..BatchMetrics::from(output.report()?) }))
             }
         }
     }

@@ -6,8 +6,8 @@ use lsoftmax_data::{Images, Mean};
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::{
-    EvaluateError, Evaluation, EvaluationSums, ImageOutput, WatchImages, for_each_image_watched,
-    norm,
+    Classified, EvaluateError, Evaluation, EvaluationSums, ImageOutput, LogitLengths, WatchImages,
+    for_each_image_watched, norm,
 };
 use crate::figures::{Embedding, MAX_SAMPLES};
 use crate::model::Classifier;
@@ -76,31 +76,61 @@ pub fn evaluate_with_details(
     watch: &mut WatchImages<'_>,
 ) -> Result<(Evaluation, TestDetails), EvaluateError> {
     let [classes, width] = model.head.weight.dims();
-    let mut sums = EvaluationSums::new(model);
-    let mut wrong = Vec::new();
-    let mut cosines = (classes <= MOST_CLASSES).then(|| CosineSums::new(classes, width));
-    let (mut features, mut labels) = (Vec::new(), Vec::new());
-    let mut index = 0;
+    let (lengths, mut details) = (LogitLengths::of(model), DetailSums::new(classes, width));
     let visit = |output: &ImageOutput| {
-        if !sums.add(output) {
-            wrong.push(index);
-        }
-        index += 1;
-        if let Some(cosines) = &mut cosines {
-            cosines.add(output);
-        }
-        if width == 2 {
-            features.extend_from_slice(&output.features);
-            labels.push(output.label);
-        }
+        details.add(&output.features, output.label, lengths.classified(output));
     };
     for_each_image_watched(model, images, mean, visit, watch)?;
-    let plane = (width == 2).then(|| {
-        let weights: Vec<f32> = model.head.weight.val().into_data().iter::<f32>().collect();
-        Plane::of(&features, &labels, &weights)
-    });
-    let cosines = cosines.map(|cosines| cosines.means()).unwrap_or_default();
-    Ok((sums.evaluation(), TestDetails { wrong, cosines, plane: plane.flatten() }))
+    let weights = (width == 2).then(|| model.head.weight.val().into_data().iter::<f32>().collect());
+    Ok(details.result(weights))
+}
+
+/// The sums of an evaluation with its [`TestDetails`].
+pub(crate) struct DetailSums {
+    sums: EvaluationSums,
+    index: u32,
+    wrong: Vec<u32>,
+    cosines: Option<CosineSums>,
+    /// Features and labels, if there are two features.
+    plane: Option<(Vec<f32>, Vec<u32>)>,
+}
+
+impl DetailSums {
+    /// No images yet.
+    pub fn new(classes: usize, width: usize) -> Self {
+        Self {
+            sums: EvaluationSums::default(),
+            index: 0,
+            wrong: Vec::new(),
+            cosines: (classes <= MOST_CLASSES).then(|| CosineSums::new(classes, width)),
+            plane: (width == 2).then(Default::default),
+        }
+    }
+
+    /// Adds an image.
+    pub fn add(&mut self, features: &[f32], label: u32, found: Classified) {
+        self.sums.add(found);
+        if !found.correct {
+            self.wrong.push(self.index);
+        }
+        self.index += 1;
+        if let Some(cosines) = &mut self.cosines {
+            cosines.add(features, label);
+        }
+        if let Some((all, labels)) = &mut self.plane {
+            all.extend_from_slice(features);
+            labels.push(label);
+        }
+    }
+
+    /// The result; with a picture of the plane if there are two features and the weights are given.
+    pub fn result(self, weights: Option<Vec<f32>>) -> (Evaluation, TestDetails) {
+        let plane = self.plane.zip(weights);
+        let plane =
+            plane.and_then(|((features, labels), weights)| Plane::of(&features, &labels, &weights));
+        let cosines = self.cosines.map(|cosines| cosines.means()).unwrap_or_default();
+        (self.sums.evaluation(), TestDetails { wrong: self.wrong, cosines, plane })
+    }
 }
 
 /// The sums of unit features by class, which determine the mean cosines: the sum of the cosines of all
@@ -119,8 +149,8 @@ impl CosineSums {
     }
 
     /// Adds an image. A feature of zero, or one that is not finite, has a cosine of 0 to every other.
-    fn add(&mut self, ImageOutput { features, label, .. }: &ImageOutput) {
-        let class = *label as usize;
+    fn add(&mut self, features: &[f32], label: u32) {
+        let class = label as usize;
         self.counts[class].0 += 1.0;
         let length = norm(features);
         if length > 0.0 && length.is_finite() {
@@ -180,8 +210,7 @@ mod tests {
     fn cosines(width: usize, classes: usize, images: &[(u32, Vec<f32>)]) -> Vec<Vec<f64>> {
         let mut sums = CosineSums::new(classes, width);
         for (label, features) in images {
-            let (features, label) = (features.clone(), *label);
-            sums.add(&ImageOutput { features, logits: Vec::new(), label });
+            sums.add(features, *label);
         }
         sums.means()
     }

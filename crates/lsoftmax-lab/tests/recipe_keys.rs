@@ -38,6 +38,7 @@ fn a_recipe_with_every_key_set_comes_back_from_its_toml() {
         head: HeadSettings::new(HeadKind::ArcFace, Some(0.25), Some(16.0))
             .and_then(HeadSettings::with_learned_scale)
             .unwrap(),
+        shard_classes: false,
         lambda: LambdaSchedule::exponential(100.0, 0.99, 0.5).unwrap().into(),
         batch: 33,
         images_per_class: Some(3),
@@ -72,7 +73,12 @@ fn a_recipe_with_every_key_set_comes_back_from_its_toml() {
     let head = recipe.head.with_sample_rate(SampleRate::new(0.125).unwrap());
     let recipe = recipe.with_optimiser(Sgd::default()).with_head(head);
     let text = recipe.to_toml();
-    assert_eq!(Recipe::from_toml(&text, "sampled.toml"), Ok(recipe), "{text}");
+    assert_eq!(Recipe::from_toml(&text, "sampled.toml").as_ref(), Ok(&recipe), "{text}");
+
+    let recipe =
+        Recipe { shard_classes: true, keep: Keep::Last, average: None, accumulate: 1, ..recipe };
+    let text = recipe.to_toml();
+    assert_eq!(Recipe::from_toml(&text, "shards.toml"), Ok(recipe), "{text}");
 }
 
 const GUIDE: &str = include_str!("../../../docs/guide.md");

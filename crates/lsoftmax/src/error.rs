@@ -33,6 +33,11 @@ pub enum HeadError {
     /// The requested kernel path is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A divided head on another device than the CPU, or of another type than f32.
+    #[error(
+        "a head whose classes are divided is computed by the CPU kernels: it needs f32 tensors on `Device::flex`"
+    )]
+    NotOnCpu,
     /// A feature is NaN or infinite.
     #[error(
         "feature {index} of sample {sample} is {value}: the network before the head has diverged, or its input was not finite"

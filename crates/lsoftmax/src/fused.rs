@@ -12,36 +12,31 @@ use burn_autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy
 use burn_autodiff::grads::Gradients as GradientStore;
 use burn_autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use lsoftmax_flex::{FlexTensor, as_slice, contiguous, from_buffer, is_flex};
-use lsoftmax_kernels::head::{
-    self, Geometry, HeadForward, HeadProblem, LabelGradient, ShapeError, WantedGradients,
-};
-use lsoftmax_kernels::{Buffer, Engine};
+use lsoftmax_kernels::Engine;
+use lsoftmax_kernels::head::{self, HeadForward, HeadProblem, ShapeError, WantedGradients};
 
+use crate::batch_loss::BatchLoss;
 use crate::error::first_not_finite;
 use crate::head::HeadTensors;
-use crate::label::LabelTerm;
-use crate::report::{LabelObservation, Report};
-use crate::{AngularMargin, HeadError, Normalisation};
+use crate::{AngularMargin, HeadError, Normalisation, Report};
 
 /// A forward pass: inputs (shared, not copied), results, and the state for the backward pass.
 #[derive(Debug)]
 pub(crate) struct HeadPass {
     inputs: FlexInputs,
     forward: HeadForward,
-    terms: Vec<LabelTerm>,
-    /// The log-sum-exp over all classes, with the margin in the label's logit.
-    lse: Vec<f64>,
-    losses: Buffer,
+    loss: BatchLoss,
 }
 
 /// The inputs of a forward pass, contiguous.
 #[derive(Debug)]
-struct FlexInputs {
-    features: FlexTensor,
-    weight: FlexTensor,
-    bias: Option<FlexTensor>,
-    labels: Vec<u32>,
-    normalisation: Normalisation,
+pub(crate) struct FlexInputs {
+    pub features: FlexTensor,
+    pub weight: FlexTensor,
+    pub bias: Option<FlexTensor>,
+    /// The class of each sample, or [`head::ELSEWHERE`] in a shard of a head.
+    pub labels: Vec<u32>,
+    pub normalisation: Normalisation,
 }
 
 impl FlexInputs {
@@ -59,11 +54,11 @@ impl FlexInputs {
     }
 
     /// The inputs as the kernels take them.
-    fn problem(&self) -> Result<HeadProblem<'_>, ShapeError> {
+    pub fn problem(&self) -> Result<HeadProblem<'_>, ShapeError> {
         let shape = self.weight.layout().shape();
         let (features, weight) = (as_slice(&self.features), as_slice(&self.weight));
         let problem =
-            HeadProblem::new(features, weight, self.bias(), &self.labels, shape[1], shape[0])?;
+            HeadProblem::of_shard(features, weight, self.bias(), &self.labels, shape[1], shape[0])?;
         Ok(match self.normalisation.normalises_weights() {
             true => problem.with_normalised_weights(),
             false => problem,
@@ -75,7 +70,7 @@ impl FlexInputs {
     }
 
     /// The bias of a sample's label.
-    fn label_bias(&self, sample: usize) -> f64 {
+    pub fn label_bias(&self, sample: usize) -> f64 {
         self.bias().map_or(0.0, |bias| bias[self.labels[sample] as usize].into())
     }
 }
@@ -137,6 +132,11 @@ pub(crate) fn losses(
     Ok((Tensor::from_dispatch(losses), pass))
 }
 
+/// The values of a tensor in f64.
+pub(crate) fn wide(tensor: &FlexTensor) -> Vec<f64> {
+    as_slice(tensor).iter().copied().map(f64::from).collect()
+}
+
 /// The labels, if all are in range.
 pub(crate) fn label_indices(
     labels: Tensor<1, Int>,
@@ -157,26 +157,10 @@ impl HeadPass {
         margin: &impl AngularMargin,
         lambda: f64,
     ) -> Result<Self, HeadError> {
-        let samples = inputs.labels.len();
-        let (mut terms, mut lse) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
-        let mut losses = Buffer::new(samples);
-        for (i, (sample, out)) in forward.samples.iter().zip(&mut *losses).enumerate() {
-            let geometry = inputs.normalisation.of_weights(sample.geometry);
-            let term = LabelTerm::new(margin, lambda, &geometry);
-            let logit = if margin.is_identity() {
-                f64::from(sample.plain)
-            } else {
-                term.logit + inputs.label_bias(i)
-            };
-            // ln(e^logit + e^others), and the same minus the logit, without overflow. The first is not
-            // computed from the second, since adding a huge logit would lose it to rounding.
-            let gap = sample.others_lse - logit;
-            let tail = (-gap.abs()).exp().ln_1p();
-            terms.push(term);
-            lse.push(sample.others_lse.max(logit) + tail);
-            *out = (gap.max(0.0) + tail) as f32;
-        }
-        let pass = Self { inputs, forward, terms, lse, losses };
+        let (samples, normalisation) = (&forward.samples, inputs.normalisation);
+        let biases = (0..samples.len()).map(|sample| inputs.label_bias(sample)).collect();
+        let loss = BatchLoss::new(samples, biases, normalisation, margin, lambda);
+        let pass = Self { inputs, forward, loss };
         pass.check()?;
         Ok(pass)
     }
@@ -185,7 +169,7 @@ impl HeadPass {
     fn check(&self) -> Result<(), HeadError> {
         let FlexInputs { features, weight, bias, labels, .. } = &self.inputs;
         let (low, high) = self.forward.weight_norms;
-        let bad = self.losses.iter().position(|loss| !loss.is_finite());
+        let bad = self.loss.not_finite(&self.forward.samples);
         let finite = |sample: &head::HeadSample| sample.geometry.feature_norm.is_finite();
         let finite_features = self.forward.samples.iter().all(finite);
         let finite_weights = low.is_finite() && high.is_finite();
@@ -195,9 +179,6 @@ impl HeadPass {
             return Ok(());
         }
         let depth = as_slice(features).len() / labels.len();
-        let wide = |tensor: &FlexTensor| -> Vec<f64> {
-            as_slice(tensor).iter().copied().map(f64::from).collect()
-        };
         if let Some((sample, index, value)) = first_not_finite(&wide(features), depth) {
             return Err(HeadError::Feature { sample, index, value });
         }
@@ -208,52 +189,22 @@ impl HeadPass {
         if let Some((class, _, value)) = first_not_finite(&bias, 1) {
             return Err(HeadError::Bias { class, value });
         }
-        let Some(sample) = bad else { return Ok(()) };
-        let Geometry { feature_norm, weight_norm, .. } = self.forward.samples[sample].geometry;
-        let value = self.losses[sample].into();
-        Err(HeadError::Loss { sample, value, feature_norm, weight_norm })
+        bad.map_or(Ok(()), Err)
     }
 
     pub fn report<M: AngularMargin>(&self, margin: M, lambda: f64) -> Report<M> {
-        let samples = self.forward.samples.iter().enumerate();
-        let observations = samples.map(|(i, sample)| LabelObservation {
-            geometry: self.inputs.normalisation.of_weights(sample.geometry),
-            plain: sample.plain.into(),
-            others_max: sample.others_max.into(),
-            correct: sample.correct,
-            loss: self.losses[i].into(),
-            bias: self.inputs.label_bias(i),
-        });
-        let (low, high) = self.forward.weight_norms;
-        Report::new(margin, lambda, observations, (low.into(), high.into()))
+        self.loss.report(&self.forward.samples, margin, lambda, self.forward.weight_norms)
     }
 
     fn backward(&self, upstream: &[f32], wanted: WantedGradients) -> head::HeadGradients {
         let problem = self.inputs.problem().expect("the forward pass has checked the problem");
-        let labels: Vec<_> = (0..problem.samples())
-            .map(|i| {
-                // p_y − 1 as minus the probability of the other classes, accurate for p_y near 1.
-                let others = (self.forward.samples[i].others_lse - self.lse[i]).exp();
-                let gradient = self.terms[i].gradient(-f64::from(upstream[i]) * others);
-                match self.inputs.normalisation.normalises_weights() {
-                    true => of_raw_weights(gradient, &self.forward.samples[i].geometry),
-                    false => gradient,
-                }
-            })
-            .collect();
-        head::backward(&problem, &self.forward, upstream, &self.lse, &labels, wanted)
+        let labels = self.loss.label_gradients(&self.forward.samples, upstream);
+        head::backward(&problem, &self.forward, upstream, &self.loss.lse, &labels, wanted)
     }
 
     fn losses(&self) -> FlexTensor {
-        from_buffer(self.losses.clone(), [self.losses.len()])
+        from_buffer(self.loss.losses.clone(), [self.loss.losses.len()])
     }
-}
-
-/// The derivatives through W/|W| as the kernels take them: by W itself, before the projection.
-fn of_raw_weights(gradient: LabelGradient, geometry: &Geometry) -> LabelGradient {
-    let norm = geometry.weight_norm;
-    let scale = if norm > 0.0 { norm.recip() } else { 0.0 };
-    LabelGradient { across: gradient.across * scale, along_weight: 0.0, ..gradient }
 }
 
 impl HeadOps for Flex {

@@ -13,7 +13,7 @@ use crate::composed::{self, ComposedPass};
 use crate::fused::{self, HeadPass};
 use crate::normalisation::unit_rows;
 use crate::weight_copy::WeightCopy;
-use crate::{AngularMargin, HeadError, Margin, Normalisation, Norms, Report, SampleRate, lambda};
+use crate::{AngularMargin, HeadError, Margin, Normalisation, Report, SampleRate, lambda};
 
 /// The head of the large-margin softmax.
 pub type LSoftmax<M = Margin> = MarginHead<M>;
@@ -190,9 +190,7 @@ impl<M: AngularMargin> MarginHead<M> {
     /// # Panics
     /// When the scale is not above 0 and finite.
     pub fn with_normalisation(mut self, normalisation: Normalisation) -> Self {
-        if let Normalisation::Both { scale } = normalisation {
-            assert!(scale > 0.0 && scale.is_finite(), "a scale is above 0 and finite");
-        }
+        normalisation.check();
         (self.normalisation, self.log_scale) = (normalisation, None);
         self
     }
@@ -200,10 +198,8 @@ impl<M: AngularMargin> MarginHead<M> {
     /// This head with a scale that is learned. Its logarithm is the parameter, so that it stays above 0.
     /// Without normalised features there is no scale, and nothing changes.
     pub fn with_learned_scale(mut self) -> Self {
-        if let Normalisation::Both { scale } = self.normalisation {
-            let start = Tensor::from_floats([scale.ln() as f32], &self.weight.device());
-            self.log_scale = Some(Param::from_tensor(start));
-        }
+        let learned = self.normalisation.learned_scale(&self.weight.device());
+        self.log_scale = learned.or(self.log_scale);
         self
     }
 
@@ -259,12 +255,7 @@ impl<M: AngularMargin> MarginHead<M> {
 
     /// Features of length s, if the head normalises them.
     fn normalised(&self, features: Tensor<2>) -> Tensor<2> {
-        let Normalisation::Both { scale } = self.normalisation else { return features };
-        let units = unit_rows(features);
-        match &self.log_scale {
-            Some(log) => units * log.val().exp().reshape([1, 1]),
-            None => units.mul_scalar(scale),
-        }
+        self.normalisation.of_features(features, self.log_scale.as_ref())
     }
 
     /// The class with the largest score, for every sample.
@@ -352,11 +343,9 @@ impl<M: AngularMargin> HeadOutput<M> {
             Details::Fused(pass) => pass.report(margin, lambda),
             Details::Composed(pass) => pass.report(margin, lambda, self.losses.clone())?,
         };
-        let Some(features) = &self.raw_features else { return Ok(report) };
-        let [_, width] = features.dims();
-        let numbers: Vec<f64> = features.clone().into_data().iter::<f64>().collect();
-        let norm = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>().sqrt();
-        let feature_norm = Norms::of(numbers.chunks_exact(width).map(norm));
-        Ok(Report { feature_norm, ..report })
+        Ok(match &self.raw_features {
+            Some(features) => report.with_features(features),
+            None => report,
+        })
     }
 }

@@ -11,11 +11,13 @@
 //! | [`Margin`], [`LambdaSchedule`] | the size of the margin, and its gradual introduction |
 //! | [`AngularMargin`] | custom margins |
 //! | [`SampleRate`], [`RowSgd`] | steps on a part of very many classes |
+//! | [`ShardedHead`] | a head whose classes are divided over processes |
 //! | [`Execution`] | the CPU kernels, or Burn's own operations |
 //! | [`Report`] | angles, norms and margins of a step |
 //! | [`HingeLoss`], [`ContrastiveLoss`] | the other losses of the paper's tables |
 
 mod angular;
+mod batch_loss;
 mod composed;
 mod config;
 mod contrastive;
@@ -31,6 +33,7 @@ mod number;
 mod report;
 mod row_sgd;
 mod sampling;
+mod sharded;
 mod successors;
 mod successors_config;
 mod weight_copy;
@@ -51,6 +54,9 @@ pub use number::Number;
 pub use report::{Angles, NormRange, Norms, Report};
 pub use row_sgd::RowSgd;
 pub use sampling::{SampleRate, SampleRateError, SampledHead};
+pub use sharded::{
+    ClassShards, HeadShard, ShardError, ShardGradient, ShardedHead, ShardedHeadError, ShardedOutput,
+};
 pub use successors::{AdditiveMargin, AngleError, CombinedMargin, Continuation, CosineMargin};
 pub use successors_config::{ASoftmaxConfig, ArcFaceConfig, CosFaceConfig, NormSoftmaxConfig};
 pub use weight_copy::WeightCopy;

@@ -1,6 +1,7 @@
 //! Which vectors a head normalises, and the scale that then takes the place of their lengths.
 
-use burn::tensor::Tensor;
+use burn::module::Param;
+use burn::tensor::{Device, Tensor};
 use lsoftmax_kernels::head::Geometry;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,34 @@ impl Normalisation {
     /// Whether features are normalised.
     pub fn normalises_features(self) -> bool {
         matches!(self, Self::Both { .. })
+    }
+
+    /// # Panics
+    /// When the scale is not above 0 and finite.
+    pub(crate) fn check(self) {
+        if let Self::Both { scale } = self {
+            assert!(scale > 0.0 && scale.is_finite(), "a scale is above 0 and finite");
+        }
+    }
+
+    /// The parameter of a learned scale, its logarithm, if there is a scale.
+    pub(crate) fn learned_scale(self, device: &Device) -> Option<Param<Tensor<1>>> {
+        let Self::Both { scale } = self else { return None };
+        Some(Param::from_tensor(Tensor::from_floats([scale.ln() as f32], device)))
+    }
+
+    /// Features of length s, if they are normalised; s is learned if its logarithm is given.
+    pub(crate) fn of_features(
+        self,
+        features: Tensor<2>,
+        log_scale: Option<&Param<Tensor<1>>>,
+    ) -> Tensor<2> {
+        let Self::Both { scale } = self else { return features };
+        let units = unit_rows(features);
+        match log_scale {
+            Some(log) => units * log.val().exp().reshape([1, 1]),
+            None => units.mul_scalar(scale),
+        }
     }
 
     /// A sample and its class as the margin sees them: with W/|W| in the place of W if weights are

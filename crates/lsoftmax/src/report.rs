@@ -1,5 +1,6 @@
 //! Statistics of a training step.
 
+use burn::tensor::Tensor;
 use lsoftmax_kernels::head::Geometry;
 use serde::Serialize;
 
@@ -123,6 +124,17 @@ impl<M: AngularMargin> Report<M> {
         report.theta = Angles::of(&mut theta);
         report.feature_norm = Norms::of(feature_norms.into_iter());
         report
+    }
+}
+
+impl<M> Report<M> {
+    /// The report with the norms of these features, those before they were normalised.
+    pub(crate) fn with_features(self, features: &Tensor<2>) -> Self {
+        let [_, width] = features.dims();
+        let numbers: Vec<f64> = features.clone().into_data().iter::<f64>().collect();
+        let norm = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let feature_norm = Norms::of(numbers.chunks_exact(width).map(norm));
+        Self { feature_norm, ..self }
     }
 }
 

@@ -39,7 +39,7 @@ impl SampleRate {
     /// one), each subset with the same probability. In increasing order.
     ///
     /// The same arguments give the same classes, on every machine and in every future version.
-    fn draw(self, labels: &[u32], classes: u32, seed: u64, step: u64) -> Vec<u32> {
+    pub(crate) fn draw(self, labels: &[u32], classes: u32, seed: u64, step: u64) -> Vec<u32> {
         let mut chosen = labels.to_vec();
         chosen.sort_unstable();
         chosen.dedup();
@@ -82,7 +82,7 @@ impl From<SampleRate> for f64 {
 }
 
 /// The output function of SplitMix64 (Steele, Lea and Flood, 2014), which is one to one.
-fn mix(word: u64) -> u64 {
+pub(crate) fn mix(word: u64) -> u64 {
     let mut word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

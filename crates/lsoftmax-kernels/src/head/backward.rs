@@ -411,10 +411,14 @@ impl<K: Kernel> HeadBackwardPass<'_, K> {
             |(), (chunk, features)| {
                 for (offset, out) in features.chunks_exact_mut(depth).enumerate() {
                     let sample = chunk * CHUNK + offset;
-                    let label = &self.labels[sample];
-                    let class = self.problem.labels[sample] as usize;
-                    let own = (label.along_feature, self.problem.feature(sample));
-                    label.combine(self.kernel, own, self.problem.weight(class), out, false);
+                    match self.problem.label(sample) {
+                        Some(class) => {
+                            let label = &self.labels[sample];
+                            let own = (label.along_feature, self.problem.feature(sample));
+                            label.combine(self.kernel, own, self.problem.weight(class), out, false);
+                        }
+                        None => out.fill(0.0),
+                    }
                     for run in runs.chunks_exact(len) {
                         let terms = &run[sample * depth..][..depth];
                         self.kernel.vectorize(

@@ -17,7 +17,8 @@ use crate::engine::{Engine, Precision, with_kernel};
 use crate::kernel::{Bf16Pair, Kernel};
 use crate::softmax::{max_and_sum, merge, sum_of_squares};
 
-/// The forward pass's results for one sample.
+/// The forward pass's results for one sample. If its label is [`ELSEWHERE`](super::ELSEWHERE), all classes are other
+/// ones, and the rest is 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeadSample {
     /// The angle between the sample and its class, and their norms.
@@ -70,13 +71,18 @@ impl HeadForward {
 }
 
 /// A sample's label logit, and its competitors in the same block.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct LabelLogit {
     plain: f32,
     /// The largest logit of the block's classes before the label.
     before: f32,
     /// The largest logit of the block's classes after the label.
     after: f32,
+}
+
+impl LabelLogit {
+    /// Of a sample whose label is elsewhere.
+    const NONE: Self = Self { plain: 0.0, before: f32::NEG_INFINITY, after: f32::NEG_INFINITY };
 }
 
 /// One block of classes, and where its results go.
@@ -146,7 +152,7 @@ fn run<K: Kernel>(
     let mut scales_left = class_scales.as_mut_slice();
     let mut saved_logits = Buffer::new(if save_logits { plan.saved_classes * width } else { 0 });
     let mut saved_left = &mut saved_logits[..];
-    let mut labels = vec![LabelLogit::default(); problem.samples()];
+    let mut labels = vec![LabelLogit::NONE; problem.samples()];
     let mut labels_left = labels.as_mut_slice();
     let mut running = RunningLogSumExp::new(problem, &plan);
     let mut norms = given.map_or(NO_NORMS, |copy| copy.norms);
@@ -193,12 +199,16 @@ fn run<K: Kernel>(
     }
 
     let mut samples = geometries(kernel, problem, &plan, &running);
-    for (sample, label) in by_label.order().iter().zip(&labels) {
-        let (before, after) = running.competitors(*sample as usize, label);
-        let sample = &mut samples[*sample as usize];
-        sample.plain = label.plain;
+    // Those whose label is elsewhere come last.
+    for (index, label) in by_label.order().iter().zip(&labels) {
+        let index = *index as usize;
+        let (before, after) = running.competitors(index, label);
+        let sample = &mut samples[index];
         sample.others_max = before.max(after);
-        sample.correct = before < label.plain && after <= label.plain;
+        if problem.label(index).is_some() {
+            sample.plain = label.plain;
+            sample.correct = before < label.plain && after <= label.plain;
+        }
     }
     let parts = vec![SamplesForward { range: 0..problem.samples(), saved_logits }];
     let bf16_weights = if keeps {
@@ -360,8 +370,9 @@ fn geometries<K: Kernel>(
         |(), (chunk, samples)| {
             for (offset, out) in samples.iter_mut().enumerate() {
                 let sample = chunk * CHUNK + offset;
-                let weight = problem.weight(problem.labels[sample] as usize);
-                out.geometry = geometry(kernel, problem.feature(sample), weight);
+                if let Some(class) = problem.label(sample) {
+                    out.geometry = geometry(kernel, problem.feature(sample), problem.weight(class));
+                }
                 out.others_lse = running.others_lse(sample);
             }
         },

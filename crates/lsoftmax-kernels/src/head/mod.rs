@@ -9,6 +9,10 @@
 //! With [normalised weights](HeadProblem::with_normalised_weights) W_j is replaced by W_j/|W_j|, without
 //! a copy of W: logits are scaled by class, and the gradient is scaled and projected, in blocks that are
 //! in cache.
+//!
+//! A head whose classes are divided over several problems is computed by [`HeadProblem::of_shard`]: a sample
+//! whose class is in another one has the label [`ELSEWHERE`] and only competitors here. The caller merges the
+//! log-sum-exps of all problems, and adds their features' gradients.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,6 +32,9 @@ pub use label::{Geometry, LabelGradient};
 
 /// The most bytes of logits that the forward pass saves for the backward pass.
 pub const SAVED_LOGITS_BYTES: usize = 24 << 20;
+
+/// The label of a sample whose class is not among those of the problem; see [`HeadProblem::of_shard`].
+pub const ELSEWHERE: u32 = u32::MAX;
 
 /// Why the arguments of a head are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +102,27 @@ impl<'a> HeadProblem<'a> {
         depth: usize,
         classes: usize,
     ) -> Result<Self, ShapeError> {
+        let problem = Self::of_shard(features, weights, bias, labels, depth, classes)?;
+        match labels.iter().position(|label| *label == ELSEWHERE) {
+            Some(sample) => Err(ShapeError::Label { sample, label: ELSEWHERE.into(), classes }),
+            None => Ok(problem),
+        }
+    }
+
+    /// Some of the classes of a head: as [`HeadProblem::new`], but a label may also be [`ELSEWHERE`]. The forward
+    /// pass then has, of that sample, the log-sum-exp and the largest of all logits, and nothing else; the
+    /// backward pass adds no label term.
+    ///
+    /// # Errors
+    /// As [`HeadProblem::new`].
+    pub fn of_shard(
+        features: &'a [f32],
+        weights: &'a [f32],
+        bias: Option<&'a [f32]>,
+        labels: &'a [u32],
+        depth: usize,
+        classes: usize,
+    ) -> Result<Self, ShapeError> {
         let samples = labels.len();
         if samples == 0 || depth == 0 || classes == 0 {
             return Err(ShapeError::Empty { samples, features: depth, classes });
@@ -108,7 +136,8 @@ impl<'a> HeadProblem<'a> {
         if let Some(bias) = bias {
             expect("the bias", classes, bias.len())?;
         }
-        if let Some(sample) = labels.iter().position(|label| *label as usize >= classes) {
+        let is_other = |label: &u32| *label as usize >= classes && *label != ELSEWHERE;
+        if let Some(sample) = labels.iter().position(is_other) {
             let label = labels[sample].into();
             return Err(ShapeError::Label { sample, label, classes });
         }
@@ -170,6 +199,11 @@ impl<'a> HeadProblem<'a> {
     /// The weights of some classes.
     fn weights_of(&self, classes: &Range<usize>) -> &'a [f32] {
         &self.weights[classes.start * self.depth..classes.end * self.depth]
+    }
+
+    /// The class of a sample, if it is one of these.
+    fn label(&self, sample: usize) -> Option<usize> {
+        Some(self.labels[sample]).filter(|label| *label != ELSEWHERE).map(|label| label as usize)
     }
 
     fn feature(&self, sample: usize) -> &'a [f32] {

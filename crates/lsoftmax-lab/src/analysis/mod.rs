@@ -25,7 +25,9 @@ use lsoftmax_comm::Communicator;
 use lsoftmax_data::{DataDir, DataSource, Images, Reading, Split};
 use serde::Serialize;
 
-use crate::evaluate::{Evaluation, EvaluationSums, ImageOutput, for_each_image_watched};
+use crate::evaluate::{
+    Evaluation, EvaluationSums, ImageOutput, LogitLengths, for_each_image_watched,
+};
 use crate::figures::{FigureError, Picture, confusion_matrix, contact_sheet};
 use crate::inference::{InferenceError, images_to_evaluate};
 use crate::model_file::TrainedModel;
@@ -113,12 +115,12 @@ impl Analysis {
         let mut read = |Reading { read, total }| watch(AnalysisPhase::Reading, read, total);
         let (split, images) = images_to_evaluate(&description, source, split, data, &mut read)?;
         let (count, images) = (images.len(), Arc::new(images));
-        let mut sums = EvaluationSums::new(&model);
+        let (lengths, mut sums) = (LogitLengths::of(&model), EvaluationSums::default());
         let mut classes = ClassificationSums::new(description.classes, options.top_k);
         let mut wrong = WrongImages::default();
         let mut features = Vec::new();
         let visit = |output: &ImageOutput| {
-            sums.add(output);
+            sums.add(lengths.classified(output));
             classes.add(output.label, &output.logits);
             wrong.add(output);
             if options.retrieval {

@@ -3,9 +3,10 @@
 mod faces;
 mod head;
 mod scale;
+mod shards;
 mod train;
 
-use lsoftmax::{EngineError, HeadError, LambdaError};
+use lsoftmax::{EngineError, HeadError, LambdaError, ShardError};
 use lsoftmax_nn::NetworkError;
 
 use crate::learner::StepError;
@@ -14,6 +15,7 @@ use crate::threads::MOST;
 pub use faces::{FacesBench, FacesTiming};
 pub use head::{HeadBench, HeadTiming, Length};
 pub use scale::{ScaleBench, ScaleTiming};
+pub use shards::{RankHolds, ShardBench, ShardTiming};
 pub use train::{TrainBench, TrainTiming};
 
 /// Heap statistics of the program's allocator. They are passed in because a library should not choose
@@ -65,6 +67,9 @@ pub enum BenchError {
     /// The head rejected the batch.
     #[error(transparent)]
     Head(#[from] HeadError),
+    /// More ranks than shards.
+    #[error(transparent)]
+    Shards(#[from] ShardError),
     /// The requested kernel path is unavailable.
     #[error(transparent)]
     Engine(#[from] EngineError),

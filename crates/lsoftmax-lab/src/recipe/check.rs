@@ -102,8 +102,32 @@ impl Recipe {
             let problem = "of the head needs SGD with plain momentum: the weights of classes that are not drawn must stay as they are";
             return Err(InvalidSetting::new("head.sample_rate", problem));
         }
+        self.check_shards()?;
         self.check_expected()?;
         self.check_network()
+    }
+
+    /// What a head that is divided over ranks cannot do.
+    fn check_shards(&self) -> Result<(), InvalidSetting> {
+        if !self.shard_classes {
+            return Ok(());
+        }
+        let problem = match self {
+            _ if !self.loss.uses_margin() => {
+                "cannot be used with the hinge loss, which needs all logits of a sample in one place"
+            }
+            _ if self.keep == Keep::Best => {
+                "cannot be used with `keep = \"best\"`, which would take a second copy of the head; keep the last model"
+            }
+            _ if self.average.is_some() => {
+                "cannot be used with `average`, which would take a second copy of the head; leave it out"
+            }
+            _ if self.head.is_sampled() && self.accumulate > 1 => {
+                "cannot be used with `head.sample_rate` and `accumulate`: every batch draws its own classes; use larger batches"
+            }
+            _ => return Ok(()),
+        };
+        Err(InvalidSetting::new("shard_classes", problem))
     }
 
     fn check_selection(&self) -> Result<(), InvalidSetting> {

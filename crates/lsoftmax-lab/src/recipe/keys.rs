@@ -33,6 +33,7 @@ const RECIPE: &[Key] = &[
     ("loss", Any(&Table(&[("weight", Value), ("margin", Value)]))),
     ("head", Table(HEAD)),
     ("margin", Value),
+    ("shard_classes", Value),
     ("lambda", Schedule(LAMBDA)),
     ("batch", Value),
     ("images_per_class", Value),

@@ -75,6 +75,11 @@ pub struct Recipe {
     /// The head: a name or a table; `margin = 4` is L-Softmax.
     #[serde(alias = "margin")]
     pub head: HeadSettings,
+    /// Whether the classes of the head are divided over the ranks, each of which then has the weights of its own
+    /// alone. The results differ in the last bits from those of a head that is not divided, and do not depend on the
+    /// number of ranks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shard_classes: bool,
     /// λ: by step, or automatic.
     pub lambda: Lambda,
     /// The number of images per batch.

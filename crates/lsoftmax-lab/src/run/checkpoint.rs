@@ -1,4 +1,5 @@
-//! Checkpoints: one file each, with a checksum. The last two are kept.
+//! Checkpoints: one file each, with a checksum, and one per shard of a head that is divided by class. The last two
+//! are kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::directory::write_atomic;
+use super::shards::{check_shards, remove_orphans};
 use super::{RunDirectory, RunError};
 
 /// Everything needed to resume a run.
@@ -24,6 +26,8 @@ pub struct Checkpoint<S> {
     pub best: Vec<u8>,
     /// The moving average of the weights, if there is one.
     pub average: Vec<u8>,
+    /// The digests of the files of its shards, if the head is divided by class.
+    pub shards: Vec<String>,
 }
 
 const MAGIC: &[u8; 16] = b"lsoftmax run v3\n";
@@ -42,6 +46,8 @@ struct Header<S> {
     best: usize,
     #[serde(default)]
     average: usize,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shards: Vec<String>,
 }
 
 impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
@@ -63,6 +69,7 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
             optimiser: self.optimiser.len(),
             best: self.best.len(),
             average: self.average.len(),
+            shards: self.shards.clone(),
         };
         // Not JSON, because reading it with `serde_json` may change the last bit of a number.
         let header = toml::to_string(&header).expect("plain values become TOML");
@@ -91,7 +98,11 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
         for (step, path) in
             list(&run.file(FOLDER))?.into_iter().rev().filter(|(step, _)| candidate(*step))
         {
-            match Self::read(&path) {
+            let whole = |found: Self| match run.is_copy() {
+                true => Ok(found),
+                false => check_shards(run, found.step, &found.shards).map(|()| found),
+            };
+            match Self::read(&path).and_then(whole) {
                 Ok(found) if found.step == step => return Ok((Some(found), complaints)),
                 Ok(found) => complaints.push(format!(
                     "{}: contains step {}, not the step in its name",
@@ -137,7 +148,8 @@ impl<S: Serialize + for<'a> Deserialize<'a>> Checkpoint<S> {
         if !rest.is_empty() {
             return Err(damaged("does not match its header"));
         }
-        Ok(Self { step: header.step, state: header.state, model, optimiser, best, average })
+        let Header { step, state, shards, .. } = header;
+        Ok(Self { step, state, model, optimiser, best, average, shards })
     }
 }
 
@@ -149,7 +161,7 @@ pub(crate) fn keep_only(run: &RunDirectory, step: u64) -> Result<(), RunError> {
     for (_, path) in list(&run.file(FOLDER))?.into_iter().filter(|(of, _)| *of != step) {
         fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
     }
-    Ok(())
+    remove_orphans(run)
 }
 
 /// Removes all checkpoints but the last two up to a step.
@@ -162,7 +174,7 @@ pub(crate) fn prune(run: &RunDirectory, step: u64) -> Result<(), RunError> {
     for (_, path) in past.into_iter().rev().skip(KEPT).chain(future) {
         fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
     }
-    Ok(())
+    remove_orphans(run)
 }
 
 /// The step of the newest checkpoint in the directory of a run; 0 if there is none.

@@ -5,7 +5,7 @@
 //! RUN/environment.json    the machine and the program version
 //! RUN/metrics.jsonl       the log, one JSON object per line
 //! RUN/tensorboard/        the same for TensorBoard, if requested
-//! RUN/checkpoints/        the last two checkpoints, each one file with a checksum
+//! RUN/checkpoints/        the last two checkpoints, each one file with a checksum, and one per shard of a divided head
 //! RUN/init.safetensors    the weights that it started from, if they are not random, with init.json
 //! RUN/model.safetensors   the weights of the finished model
 //! RUN/model.last.safetensors  the last weights, if the model is the best one
@@ -23,6 +23,7 @@ mod environment;
 mod error;
 mod metrics;
 mod ranks;
+mod shards;
 mod tensorboard;
 
 pub use checkpoint::{Checkpoint, newest_step};
@@ -32,4 +33,5 @@ pub(crate) use directory::{LOCK, read_json, write_atomic};
 pub use environment::Environment;
 pub use error::RunError;
 pub use metrics::{Metric, Metrics, Rollback};
+pub(crate) use shards::{read_shard, write_shard};
 pub use tensorboard::TensorBoard;

@@ -42,6 +42,11 @@ impl RunDirectory {
         Ok(run)
     }
 
+    /// The ranks that train the run.
+    pub(crate) fn ranks(&self) -> &dyn Communicator {
+        &*self.ranks
+    }
+
     /// Whether this is not the run's own directory, but what another rank has of it.
     pub(super) fn is_copy(&self) -> bool {
         self._temporary.is_some()

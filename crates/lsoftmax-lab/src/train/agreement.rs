@@ -12,7 +12,6 @@ use lsoftmax_data::DataSource;
 use super::{Options, TrainError};
 use crate::compute::Compute;
 use crate::fine_tuning::InitialModel;
-use crate::model::Classifier;
 use crate::objective::BatchMetrics;
 use crate::recipe::Recipe;
 use crate::run::Environment;
@@ -82,9 +81,9 @@ pub(super) fn check(
 
 /// Replaces the gradients of every rank by those of rank 0. The sums of the network's are the same anyway, but each
 /// rank computes the head by itself, and on different kernels the models would drift apart.
-pub(super) fn take_gradients_of_first(
+pub(super) fn take_gradients_of_first<M: Module>(
     ranks: &dyn Communicator,
-    model: &Classifier,
+    model: &M,
     gradients: &mut GradientsParams,
 ) {
     struct OfFirst<'a>(&'a dyn Communicator, &'a mut GradientsParams);

@@ -1,12 +1,14 @@
 //! The evaluations of a run: of the held-out images as it goes, of the test images at its end.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use lsoftmax_data::Images;
 
 use super::divergence::{Settings, check_evaluation};
 use super::journal::Observer;
 use super::trainer::Trainer;
+use super::training::Training;
 use super::{Phase, TrainError};
 use crate::evaluate::{Evaluation, evaluate_watched};
 use crate::model::Classifier;
@@ -49,7 +51,7 @@ impl Trainer<'_> {
     /// The evaluations of the model that is kept; that on the held-out images has usually been made.
     pub(super) fn final_evaluations(
         &self,
-        kept: &Classifier,
+        kept: Option<&Classifier>,
         observe: &mut Observer<'_>,
     ) -> Result<FinalEvaluations, TrainError> {
         let validation = match (self.best_kept(), self.validated) {
@@ -59,16 +61,19 @@ impl Trainer<'_> {
         };
         let Some(images) = &self.data.test else { return Ok((validation, None)) };
         let (mean, mut watch) = (self.data.loader.mean(), self.watch(Phase::Test, images, observe));
-        let test = evaluate_with_details(kept, images, mean, &mut watch)?;
+        let test = match (&self.training, kept) {
+            (Training::Sharded(learner), _) => {
+                learner.evaluate_with_details(images, mean, &mut watch)?
+            }
+            (_, Some(kept)) => evaluate_with_details(kept, images, mean, &mut watch)?,
+            (_, None) => unreachable!("a model that is not divided is whole"),
+        };
         Ok((validation, Some(test)))
     }
 
     fn validate(&self, observe: &mut Observer<'_>) -> Result<Option<Evaluation>, TrainError> {
         let Some(images) = &self.data.validation else { return Ok(None) };
-        let model = self.current_model();
-        let (mean, mut watch) =
-            (self.data.loader.mean(), self.watch(Phase::Validation, images, observe));
-        Ok(Some(evaluate_watched(&model, images, mean, &mut watch)?))
+        self.evaluate_images(Phase::Validation, images, observe).map(Some)
     }
 
     /// The evaluation on the test images, if the recipe asks for their curve. Nothing depends on it: a
@@ -77,10 +82,23 @@ impl Trainer<'_> {
         let Some(images) = self.data.test.as_ref().filter(|_| self.recipe.test_curve) else {
             return Ok(None);
         };
-        let model = self.current_model();
-        let (mean, mut watch) = (self.data.loader.mean(), self.watch(Phase::Test, images, observe));
-        let found = evaluate_watched(&model, images, mean, &mut watch)?;
+        let found = self.evaluate_images(Phase::Test, images, observe)?;
         Ok(Some(found).filter(|found| found.loss.is_finite()))
+    }
+
+    /// Evaluates the current model.
+    fn evaluate_images(
+        &self,
+        phase: Phase,
+        images: &Arc<Images>,
+        observe: &mut Observer<'_>,
+    ) -> Result<Evaluation, TrainError> {
+        let (mean, mut watch) = (self.data.loader.mean(), self.watch(phase, images, observe));
+        Ok(match (&self.training, self.current_model()) {
+            (Training::Sharded(learner), _) => learner.evaluate(images, mean, &mut watch)?,
+            (_, Some(model)) => evaluate_watched(&model, images, mean, &mut watch)?,
+            (_, None) => unreachable!("a model that is not divided is whole"),
+        })
     }
 
     /// Reports the progress of an evaluation, and stops it with the run.

@@ -10,6 +10,7 @@
 //! | `agreement` | that all ranks train the same |
 //! | `data` | the images, split |
 //! | `trainer` | the loop |
+//! | `training` | the model in training: whole, or with a head that is divided over ranks |
 //! | `saving` | the contents of a checkpoint, writing and restoring it |
 //! | `evaluations` | the evaluations of held-out and test images |
 //! | `journal` | the log, the event files, the observer |
@@ -35,6 +36,7 @@ mod saving;
 mod selection;
 mod start;
 mod trainer;
+mod training;
 
 pub use divergence::{Divergence, Settings};
 pub use error::TrainError;

@@ -1,8 +1,5 @@
 //! What a checkpoint contains, how it is written and restored, and how a run gets another length.
 
-use burn::module::Module;
-use burn::store::ModuleRecord;
-use burn::tensor::Bytes;
 use lsoftmax_data::HoldOut;
 use lsoftmax_nn::NetworkConfig;
 use serde::{Deserialize, Serialize};
@@ -11,7 +8,8 @@ use super::auto_lambda::AutoLambda;
 use super::journal::{Observer, PendingSteps};
 use super::rate::RateState;
 use super::selection::{Best, MovingAverage};
-use super::trainer::{Trainer, learner};
+use super::trainer::Trainer;
+use super::training::{Records, Training};
 use super::{Event, TrainError};
 use crate::fine_tuning::InitialModel;
 use crate::model_file;
@@ -129,21 +127,19 @@ impl Trainer<'_> {
             seconds: self.seconds,
         };
         let step = self.step;
-        let failed = |reason: String| TrainError::Checkpoint { step, reason };
-        let model = self.learner.model().clone().into_record().into_bytes();
-        let model = model.map_err(|error| failed(error.to_string()))?.to_vec();
-        let optimiser = self.learner.optimiser_record().map_err(failed)?;
+        // The files of shards come first: the checkpoint has their digests.
+        let Records { model, optimiser, shards } = self.training.records(&self.run, step)?;
         let best = self.best.as_ref().map(|(_, weights)| weights.clone()).unwrap_or_default();
-        let average = self.average.as_ref().map(|average| average.to_bytes(self.learner.model()));
-        let average = average.unwrap_or_default();
-        Checkpoint { step, state, model, optimiser, best, average }.write(&self.run)?;
+        let average = self.average.as_ref().zip(self.training.whole());
+        let average = average.map(|(average, model)| average.to_bytes(model)).unwrap_or_default();
+        Checkpoint { step, state, model, optimiser, best, average, shards }.write(&self.run)?;
         observe(Event::Checkpointed { step });
         Ok(())
     }
 
     /// Restores a checkpoint, which must belong to this run.
     pub(super) fn load(&mut self, checkpoint: Checkpoint<TrainerState>) -> Result<(), TrainError> {
-        let Checkpoint { step, state, model, optimiser, best, average } = checkpoint;
+        let Checkpoint { step, state, model, optimiser, best, average, shards } = checkpoint;
         let run = self.run.path().display();
         if (&state.network, state.classes) != (&self.network, self.data.classes) {
             return Err(TrainError::Resume(format!(
@@ -175,15 +171,12 @@ impl Trainer<'_> {
                 "the checkpoint of step {step} in {run} was written by another version of the program ({error}); use that version, or start a new run"
             ))
         };
-        let record = ModuleRecord::from_bytes(Bytes::from_bytes_vec(model));
-        let record = record.map_err(|error| incompatible(error.to_string()))?;
-        let model = self.fresh_model()?.try_load_record(record);
-        let model = model.map_err(|error| incompatible(error.to_string()))?;
-        self.learner =
-            learner(&self.recipe, model).with_optimiser_record(optimiser).map_err(incompatible)?;
+        let records = Records { model, optimiser, shards };
+        let loaded = Training::load(self.fresh()?, records, &self.recipe, &self.run, step)?;
+        self.training = loaded.map_err(incompatible)?;
         self.notes.clear();
-        let average = self.recipe.average.map(|decay| {
-            MovingAverage::from_bytes(decay, &average, self.learner.model()).map_err(incompatible)
+        let average = self.recipe.average.zip(self.training.whole()).map(|(decay, model)| {
+            MovingAverage::from_bytes(decay, &average, model).map_err(incompatible)
         });
         self.average = average.transpose()?;
         self.best = state.best.map(|found| (found, best));

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::data::TrainingData;
 use super::saving::TrainerState;
 use super::selection::KeptModel;
-use super::trainer::{Trainer, fresh_model};
+use super::trainer::Trainer;
+use super::training::Training;
 use super::{Phase, TrainError, agreement};
 use crate::compute::Compute;
 use crate::evaluate::Evaluation;
@@ -201,7 +202,7 @@ pub fn start(
     agreement::check(&recipe, &data.digest, initial.as_ref(), &compute, options)?;
     if initial.is_some() {
         // So that nothing is written for a model that does not fit.
-        fresh_model(&recipe, &recipe.network_config()?, &data, &compute, initial.as_ref())?;
+        Training::new(&recipe, &recipe.network_config()?, &data, &compute, initial.as_ref())?;
     }
     let run = RunDirectory::create_shared(out, options.overwrite, &options.ranks)?;
     let mut recipe = recipe;
@@ -347,7 +348,18 @@ pub(super) fn newest(
     before: Option<u64>,
 ) -> Result<(Option<Checkpoint<TrainerState>>, Vec<String>), TrainError> {
     run.send_checkpoints()?;
-    let (checkpoint, complaints) = Checkpoint::newest(run, before)?;
+    // Only rank 0 has the shards and knows whether they are whole.
+    let ranks = run.ranks();
+    let (mut checkpoint, mut complaints) = (None, Vec::new());
+    if ranks.is_first() {
+        (checkpoint, complaints) = Checkpoint::newest(run, before)?;
+    }
+    let step = checkpoint.as_ref().map(|found: &Checkpoint<TrainerState>| found.step);
+    let step = ranks.broadcast(step.map_or(Vec::new(), |step| step.to_le_bytes().to_vec()));
+    if let (false, Some(step)) = (ranks.is_first(), step.first_chunk()) {
+        let step = u64::from_le_bytes(*step);
+        (checkpoint, complaints) = Checkpoint::newest(run, Some(step.saturating_add(1)))?;
+    }
     if checkpoint.is_none() && !complaints.is_empty() {
         return Err(TrainError::Resume(format!(
             "{} has no valid checkpoint: {}; start a new run with another --out",

@@ -1,7 +1,6 @@
 //! The training loop, with logging, evaluation and checkpoints.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -9,7 +8,6 @@ use burn::module::Module;
 use lsoftmax_data::Prefetch;
 use lsoftmax_nn::NetworkConfig;
 
-use super::agreement::{metrics_of_first, take_gradients_of_first};
 use super::auto_lambda::AutoLambda;
 use super::data::TrainingData;
 use super::divergence::{Divergence, Settings, check_norm};
@@ -18,13 +16,14 @@ use super::rate::{Rate, RateState};
 use super::recovery::{self, RollbackTarget};
 use super::selection::{Best, KeptModel, MovingAverage, from_bytes};
 use super::start::newest;
+use super::training::Training;
 use super::{Event, Options, RunOutcome, RunSummary, TrainError};
 use crate::batch::LabelledImages;
 use crate::compute::Compute;
 use crate::evaluate::{EvaluateError, Evaluation};
-use crate::fine_tuning::{Init, InitialModel, frozen};
-use crate::learner::{Learner, StepError, StepSettings};
-use crate::model::{Classifier, ModelError};
+use crate::fine_tuning::InitialModel;
+use crate::learner::{StepError, StepSettings};
+use crate::model::Classifier;
 use crate::model_file::{self, ModelDescription, to_safetensors};
 use crate::recipe::{Keep, Lambda, Recipe};
 use crate::run::{Environment, Metric, Rollback, RunDirectory, RunError, SUMMARY, TEST, prune};
@@ -41,7 +40,7 @@ pub(super) struct Trainer<'a> {
     /// What the run starts from, if not from random weights.
     pub(super) initial: Option<InitialModel>,
     pub(super) options: &'a Options,
-    pub(super) learner: Learner,
+    pub(super) training: Training,
     pub(super) journal: Journal,
     pub(super) step: u64,
     pub(super) rate: RateState,
@@ -74,13 +73,13 @@ impl<'a> Trainer<'a> {
         initial: Option<InitialModel>,
     ) -> Result<Self, TrainError> {
         let network = recipe.network_config()?;
-        let (model, note) = fresh_model(&recipe, &network, &data, &compute, initial.as_ref())?;
-        let average = recipe.average.map(|decay| MovingAverage::new(decay, &model));
+        let (training, note) = Training::new(&recipe, &network, &data, &compute, initial.as_ref())?;
+        let average = recipe.average.zip(training.whole());
         Ok(Self {
-            average,
+            average: average.map(|(decay, model)| MovingAverage::new(decay, model)),
             best: None,
             extended_from: Vec::new(),
-            learner: learner(&recipe, model),
+            training,
             journal: Journal::open(&run)?,
             recipe,
             network,
@@ -116,6 +115,9 @@ impl<'a> Trainer<'a> {
             self.clear_log()?;
         }
         notes.append(&mut self.notes);
+        if let Training::Sharded(learner) = &self.training {
+            notes.push(learner.division());
+        }
         self.journal.open_tensorboard(&self.run, step, self.options.tensorboard)?;
         observe(Event::Started { step, steps, notes: &notes });
         loop {
@@ -170,16 +172,8 @@ impl<'a> Trainer<'a> {
             let batch = batches.next().expect("there are batches for every step");
             LabelledImages::new(batch, &device)
         });
-        let ranks = &*self.options.ranks;
-        let differ = self.options.different_kernels && ranks.size() > 1;
-        let taken_step = self.learner.step_with(batches, taken, |model, gradients| {
-            if differ {
-                take_gradients_of_first(ranks, model, gradients);
-            }
-            Ok(())
-        });
-        let metrics = match taken_step {
-            Ok(metrics) if differ => metrics_of_first(ranks, metrics),
+        let differ = self.options.different_kernels && self.options.ranks.size() > 1;
+        let metrics = match self.training.step(batches, taken, &self.compute, differ) {
             Ok(metrics) => metrics,
             Err(StepError::NotFinite(what)) => {
                 return Err(Divergence::NotFinite { step, what, settings }.into());
@@ -187,8 +181,8 @@ impl<'a> Trainer<'a> {
             Err(StepError::Model(error)) => return Err(error.into()),
         };
         self.step = step;
-        if let Some(average) = &mut self.average {
-            average.add(self.learner.model(), step);
+        if let (Some(average), Some(model)) = (&mut self.average, self.training.whole()) {
+            average.add(model, step);
         }
         if self.recipe.lambda == Lambda::Auto {
             self.auto_lambda.next(&metrics, self.recipe.steps);
@@ -273,7 +267,7 @@ impl<'a> Trainer<'a> {
 
     /// The last step's result, which no loss has seen, must be finite.
     pub(super) fn check_weights(&self) -> Result<(), Divergence> {
-        if self.learner.model().is_finite() {
+        if self.training.is_finite() {
             return Ok(());
         }
         let settings = self.settings(self.next_settings());
@@ -281,12 +275,13 @@ impl<'a> Trainer<'a> {
         Err(Divergence::NotFinite { step: self.step, what, settings })
     }
 
-    /// The current model for inference: the averaged one if the recipe asks for it.
-    pub(super) fn current_model(&self) -> Classifier {
-        match &self.average {
-            Some(average) => average.model(self.learner.model()),
-            None => self.learner.model().valid(),
-        }
+    /// The current model for inference, if every rank has all of it: the averaged one if the recipe asks for it.
+    pub(super) fn current_model(&self) -> Option<Classifier> {
+        let model = self.training.whole()?;
+        Some(match &self.average {
+            Some(average) => average.model(model),
+            None => model.valid(),
+        })
     }
 
     /// Compares an evaluation of the current model with the best one.
@@ -298,7 +293,9 @@ impl<'a> Trainer<'a> {
         let (before, weights) = self.best.take().unzip();
         let best = Best::next(before, step, found);
         let weights = match weights {
-            _ if keeps && best.step == step => to_safetensors(&self.current_model()),
+            _ if keeps && best.step == step => {
+                self.current_model().map_or(Vec::new(), |model| to_safetensors(&model))
+            }
             weights => weights.unwrap_or_default(),
         };
         self.best = Some((best, weights));
@@ -309,11 +306,14 @@ impl<'a> Trainer<'a> {
         self.best.as_ref().filter(|_| self.recipe.keep == Keep::Best).map(|(best, _)| *best)
     }
 
-    /// The model that is kept, for inference.
-    fn kept_model(&self) -> Result<Classifier, TrainError> {
-        let Some(best) = self.best_kept() else { return Ok(self.current_model()) };
-        let (_, weights) = self.best.as_ref().expect("it is kept");
-        from_bytes(weights, self.learner.model()).map_err(|problem| {
+    /// The model that is kept, for inference, if every rank has all of it.
+    fn kept_model(&self) -> Result<Option<Classifier>, TrainError> {
+        let (Some(best), Some((_, weights)), Some(model)) =
+            (self.best_kept(), &self.best, self.training.whole())
+        else {
+            return Ok(self.current_model());
+        };
+        from_bytes(weights, model).map(Some).map_err(|problem| {
             TrainError::Resume(format!("the best model, of step {}, {problem}", best.step))
         })
     }
@@ -338,10 +338,10 @@ impl<'a> Trainer<'a> {
         match checkpoint {
             Some(checkpoint) => self.load(checkpoint)?,
             None => {
-                let model = self.fresh_model()?;
-                self.average = self.recipe.average.map(|decay| MovingAverage::new(decay, &model));
+                self.training = self.fresh()?;
+                let average = self.recipe.average.zip(self.training.whole());
+                self.average = average.map(|(decay, model)| MovingAverage::new(decay, model));
                 self.best = None;
-                self.learner = learner(&self.recipe, model);
                 self.clear_log()?;
                 (self.step, self.rate) = (0, RateState::default());
                 self.auto_lambda = AutoLambda::default();
@@ -366,16 +366,17 @@ impl<'a> Trainer<'a> {
         self.journal.rewind(0, PendingSteps::default()).map(|_| ())
     }
 
-    pub(super) fn fresh_model(&self) -> Result<Classifier, TrainError> {
+    /// The model at the start of the run.
+    pub(super) fn fresh(&self) -> Result<Training, TrainError> {
         let initial = self.initial.as_ref();
-        let model = fresh_model(&self.recipe, &self.network, &self.data, &self.compute, initial)?;
-        Ok(model.0)
+        let fresh = Training::new(&self.recipe, &self.network, &self.data, &self.compute, initial)?;
+        Ok(fresh.0)
     }
 
     /// Evaluates the model and writes the model, the details of the test images and the summary.
     fn finish(self, observe: &mut Observer<'_>) -> Result<RunOutcome, TrainError> {
         let model = self.kept_model()?;
-        let (validation, test) = match self.final_evaluations(&model, observe) {
+        let (validation, test) = match self.final_evaluations(model.as_ref(), observe) {
             Err(TrainError::Evaluate(EvaluateError::Interrupted)) => {
                 return Ok(RunOutcome::Interrupted { step: self.step });
             }
@@ -386,8 +387,8 @@ impl<'a> Trainer<'a> {
             step: self.best_kept().map_or(self.step, |best| best.step),
             averaged: self.average.is_some(),
         };
-        if kept.model == Keep::Best {
-            self.run.write(model_file::LAST_WEIGHTS, &to_safetensors(&self.current_model()))?;
+        if let (Keep::Best, Some(last)) = (kept.model, self.current_model()) {
+            self.run.write(model_file::LAST_WEIGHTS, &to_safetensors(&last))?;
         }
         let mean = self.data.loader.mean();
         let Recipe { name, data, head, seed, batch, .. } = self.recipe;
@@ -406,7 +407,11 @@ impl<'a> Trainer<'a> {
             precision: self.compute.precision(),
             mean: mean.clone(),
         };
-        model_file::write(&self.run, &model, &description)?;
+        match (&self.training, &model) {
+            (Training::Sharded(learner), _) => learner.write_model(&self.run, &description)?,
+            (_, Some(model)) => model_file::write(&self.run, model, &description)?,
+            (_, None) => unreachable!("a model that is not divided is whole"),
+        }
         if let Some((_, details)) = &test {
             self.run.write_compact_json(TEST, details)?;
         }
@@ -430,36 +435,4 @@ impl<'a> Trainer<'a> {
         self.run.write_json(SUMMARY, &summary)?;
         Ok(RunOutcome::Done(Box::new(summary)))
     }
-}
-
-/// The initial model of a run, and a note if it is not quite the one to start from.
-pub(super) fn fresh_model(
-    recipe: &Recipe,
-    network: &NetworkConfig,
-    data: &TrainingData,
-    compute: &Compute,
-    initial: Option<&InitialModel>,
-) -> Result<(Classifier, Option<String>), TrainError> {
-    let device = compute.device.clone().autodiff();
-    let execution = compute.execution.clone();
-    let Recipe { seed, head, .. } = *recipe;
-    let model = Classifier::from_seed(seed, network, data.classes, head, execution, &device);
-    let Classifier { network, head } = model.map_err(ModelError::from)?;
-    let model = Classifier { network: network.with_ranks(Arc::clone(&compute.ranks)), head };
-    match initial {
-        Some(initial) => Ok(initial.apply(model, &data.class_names, &device)?),
-        None => Ok((model, None)),
-    }
-}
-
-pub(super) fn learner(recipe: &Recipe, model: Classifier) -> Learner {
-    let optimiser = recipe.optimiser();
-    let learner = match &recipe.init {
-        Some(Init { freeze, trunk_rate, .. }) => {
-            Learner::new(frozen(model, *freeze), &optimiser, recipe.loss)
-                .with_trunk_rate(&optimiser, *trunk_rate)
-        }
-        None => Learner::new(model, &optimiser, recipe.loss),
-    };
-    learner.with_clip_norm(recipe.clip_norm).with_seed(recipe.seed)
 }

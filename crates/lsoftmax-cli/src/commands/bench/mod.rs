@@ -3,6 +3,7 @@
 mod faces;
 mod head;
 mod scale;
+mod shards;
 mod train;
 
 use std::alloc::System;
@@ -29,12 +30,13 @@ enum Benchmark {
     Train(train::TrainBenchCommand),
     Faces(faces::FacesBenchCommand),
     Scale(scale::ScaleBenchCommand),
+    Shards(shards::ShardBenchCommand),
 }
 
 impl BenchCommand {
     /// Whether several ranks can share the work.
     pub fn takes_ranks(&self) -> bool {
-        matches!(self.benchmark, Benchmark::Scale(_))
+        matches!(self.benchmark, Benchmark::Scale(_) | Benchmark::Shards(_))
     }
 
     pub fn run(self, session: &Session) -> Result<String, Failure> {
@@ -43,6 +45,7 @@ impl BenchCommand {
             Benchmark::Train(command) => command.run(),
             Benchmark::Faces(command) => command.run(),
             Benchmark::Scale(command) => command.run(session),
+            Benchmark::Shards(command) => command.run(session),
         }
     }
 }

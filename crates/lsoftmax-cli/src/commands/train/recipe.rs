@@ -48,6 +48,10 @@ pub struct RecipeArguments {
     /// The share of the classes that a step uses besides those of its images, for very many classes
     #[arg(long, value_name = "R", value_parser = sample_rate, allow_negative_numbers = true)]
     sample_rate: Option<SampleRate>,
+    /// Divide the classes of the head over the ranks under mpirun, so that each has the weights of its own
+    /// alone, for more classes than fit into one machine
+    #[arg(long)]
+    shard_classes: bool,
     /// λ instead of the recipe's: auto, which needs no tuning, or a number for a constant λ
     #[arg(long, value_name = "λ", value_parser = lambda_of_run, allow_negative_numbers = true)]
     lambda: Option<Lambda>,
@@ -143,6 +147,7 @@ impl RecipeArguments {
             scale,
             learned_scale,
             sample_rate,
+            shard_classes,
             lambda,
             seed,
             steps,
@@ -216,6 +221,7 @@ impl RecipeArguments {
             }
             None => {}
         }
+        recipe.shard_classes |= shard_classes;
         recipe.keep = keep.unwrap_or(recipe.keep);
         recipe.early_stopping = early_stopping.or(recipe.early_stopping);
         recipe.average = average.or(recipe.average);
