@@ -16,14 +16,14 @@ NETWORKS = {
     "cifar100": (9_296_064, 14, 512),
     "lfw": (12_301_440, 18, 512),
 }
-SPEEDS = {"cifar100": 76.9, "lfw": 25.6}
+SPEEDS = {"cifar100": 77.9, "lfw": 32.5}
 BATCH = 1024
 PER_RANK = 10e-6
 RANKS = (2, 4, 8, 16, 32, 64)
 GIGABITS = (10, 100)
 MACHINES = ((1, "as measured"), (16, "16 times as fast"))
-# A divided head: features, shards, and the exchanges of its pass.
-FEATURES, SHARDS, EXCHANGES = 128, 64, 4
+# A divided head: samples per batch, features, shards, and the exchanges of its pass.
+SAMPLES, FEATURES, SHARDS, EXCHANGES = 256, 128, 64, 4
 
 
 def lines_of(path):
@@ -45,6 +45,7 @@ def main(scale, shards):
     columns = " | ".join(f"{ranks} ranks" for ranks in RANKS)
     print(f"| network | machine | Gbit/s | {columns} |")
     print("|---|---|---:|" + "---:|" * len(RANKS))
+    shares = {}
     for network, (parameters, units, features) in NETWORKS.items():
         for factor, machine in MACHINES:
             for gigabits in GIGABITS:
@@ -55,6 +56,10 @@ def main(scale, shards):
 
                 cells = (f"{seconds(1) / seconds(ranks):.1f}x" for ranks in RANKS)
                 print(f"| {network} | {machine} | {gigabits} | " + " | ".join(cells) + " |")
+                shares[network, factor, gigabits] = cable(gigabits, 8, 8 * parameters) / seconds(8)
+    print("\nthe share of gradients on the cable, on 8 ranks, by machine and Gbit/s:")
+    for (network, factor, gigabits), share in shares.items():
+        print(f"{network}, {factor}x, {gigabits}: {100 * share:.1f} %")
 
     # The cost of a class is that of its samples, and that of reading and updating its weights: a N + b.
     alone = {one["samples"]: one for one in shards if one["ranks"] == 1 and one["sample_rate"] == 1}
@@ -63,22 +68,21 @@ def main(scale, shards):
     a = (cost(many) - cost(few)) / (many - few)
     b = cost(few) - a * few
     print(f"\na = {1e9 * a:.2f} ns, b = {1e9 * b:.0f} ns per class, from batches of {few} and {many}\n")
-    columns = " | ".join(f"{ranks} ranks" for ranks in (1, *RANKS))
-    print(f"| classes | batch | machine | Gbit/s | {columns} |")
-    print("|---:|---:|---|---:|" + "---:|" * (1 + len(RANKS)))
+    columns = " | ".join(["1 rank", *(f"{ranks} ranks" for ranks in RANKS)])
+    print(f"| classes | machine | Gbit/s | {columns} |")
+    print("|---:|---|---:|" + "---:|" * (1 + len(RANKS)))
     for classes in (1_000_000, 10_000_000):
-        for samples in (256, 1024):
-            for factor, machine in MACHINES:
-                for gigabits in GIGABITS:
-                    def seconds(ranks):
-                        sent = 8 * samples * FEATURES + 16 * samples * SHARDS
-                        work = classes * (a * samples + b) / (ranks * factor)
-                        return work + messages(EXCHANGES, ranks) + cable(gigabits, ranks, sent)
+        for factor, machine in MACHINES:
+            for gigabits in GIGABITS:
+                def seconds(ranks):
+                    sent = 8 * SAMPLES * FEATURES + 16 * SAMPLES * SHARDS
+                    work = classes * (a * SAMPLES + b) / (ranks * factor)
+                    return work + messages(EXCHANGES, ranks) + cable(gigabits, ranks, sent)
 
-                    cells = (f"{1e3 * seconds(ranks):,.0f} ms" for ranks in (1, *RANKS))
-                    print(f"| {classes:,} | {samples:,} | {machine} | {gigabits} | " + " | ".join(cells) + " |")
+                cells = (f"{1e3 * seconds(ranks):,.0f} ms" for ranks in (1, *RANKS))
+                print(f"| {classes:,} | {machine} | {gigabits} | " + " | ".join(cells) + " |")
         memory = (f"{8 * classes * FEATURES / ranks / 1e9:.2f} GB" for ranks in (1, *RANKS))
-        print(f"| {classes:,} | | memory of each | | " + " | ".join(memory) + " |")
+        print(f"| {classes:,} | memory of each | | " + " | ".join(memory) + " |")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,9 @@ fn a_divided_head_learns_as_a_whole_one_does_and_its_model_is_one_as_any_other()
     assert!(error(&run) < 60.0 && (error(&run) - error(&whole)).abs() < 15.0, "{}", error(&run));
     let out = text_of(&run);
     let found = program::json(program::lsoftmax(&["eval", &out, "--json"]));
-    assert_eq!(found["wrong"], summary(&run)["test"]["wrong"]);
+    let wrong = |value: &Value| value["wrong"].as_u64().expect("a number");
+    // Sums in another order: an image may be between two classes.
+    assert!(wrong(&found).abs_diff(wrong(&summary(&run)["test"])) <= 1, "{found}");
     for key in ["loss", "angle"] {
         let number = |value: &Value| value[key].as_f64().expect("a number");
         let (found, expected) = (number(&found), number(&summary(&run)["test"]));

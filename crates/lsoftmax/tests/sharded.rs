@@ -253,7 +253,7 @@ fn without_a_margin_predictions_and_ties_are_those_of_all_classes() {
         let found = in_threads(ranks, |comm| {
             let execution = Execution::new(Precision::F32);
             let whole = batch.head(&Margin::ONE, Normalisation::None, execution, DType::F32);
-            let head = ShardedHead::of_head(&whole, comm).unwrap().without_margin();
+            let head = ShardedHead::of_head(&whole, comm).unwrap().for_evaluation().unwrap();
             let features = batch.rows(&batch.features, DType::F32).inner();
             let output = head.forward(features, batch.labels().inner(), 0.0).unwrap();
             output.correct().collect::<Vec<_>>()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
+use lsoftmax::HeadError;
 use lsoftmax_data::{Images, Mean};
 
 use super::ShardedLearner;
@@ -52,7 +53,8 @@ impl ShardedLearner {
         mut visit: impl FnMut(&[f32], u32, Classified),
         watch: &mut WatchImages<'_>,
     ) -> Result<(), EvaluateError> {
-        let (network, head) = (self.trunk().network.valid(), self.head().without_margin());
+        let head = self.head().for_evaluation().map_err(HeadError::from);
+        let (network, head) = (self.trunk().network.valid(), head.map_err(ModelError::from)?);
         let (device, width) = (self.device(), head.features());
         let features = |batch| {
             let features = network.forward(batch::images(batch, &device));

@@ -33,7 +33,12 @@ impl ShardOptimiser {
             (Self::All(optimiser), None) => {
                 let mut gradients = GradientsParams::new();
                 gradients.register(shard.weight.id, gradient.weight);
-                optimiser.step(rate, shard, gradients)
+                // Burn's optimisers take parameters with autodiff.
+                let HeadShard { weight, bias } = shard;
+                let weight = weight.map(|weight| Tensor::from_inner(weight).require_grad());
+                let HeadShard { weight, bias } =
+                    optimiser.step(rate, HeadShard { weight, bias }, gradients);
+                HeadShard { weight: weight.map(Tensor::inner), bias }
             }
             _ => unreachable!("classes are drawn in every step or in none"),
         }

@@ -11,7 +11,7 @@ use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use lsoftmax_comm::Communicator;
 use lsoftmax_flex::{from_buffer, into_tensor};
-use lsoftmax_kernels::Engine;
+use lsoftmax_kernels::{Engine, EngineError, Precision};
 
 pub use pass::{ShardGradient, ShardedOutput};
 pub use shards::{ClassShards, ShardError};
@@ -184,16 +184,20 @@ impl<M: AngularMargin> ShardedHead<M> {
         self
     }
 
-    /// This head without a margin and without gradients, which shares the weights: for evaluation.
-    pub fn without_margin(&self) -> ShardedHead<Margin> {
-        let Self {
-            shards, log_scale, normalisation, engine, features, layout, mine, ranks, ..
-        } = self.clone();
+    /// This head without a margin and without gradients, which shares the weights: for evaluation, by products of
+    /// f32 as those of [`MarginHead::logits`].
+    ///
+    /// # Errors
+    /// When the requested kernel path is unavailable.
+    pub fn for_evaluation(&self) -> Result<ShardedHead<Margin>, EngineError> {
+        let engine = Engine::new(Precision::F32)?;
+        let Self { shards, log_scale, normalisation, features, layout, mine, ranks, .. } =
+            self.clone();
         let plain = |log: Param<Tensor<1>>| {
             let log = log.val();
             Param::from_tensor(if log.device().is_autodiff() { log.inner() } else { log })
         };
-        ShardedHead {
+        Ok(ShardedHead {
             shards,
             log_scale: log_scale.map(plain),
             margin: Margin::ONE,
@@ -204,7 +208,7 @@ impl<M: AngularMargin> ShardedHead<M> {
             layout,
             mine,
             ranks,
-        }
+        })
     }
 
     /// The division of the classes.
@@ -290,7 +294,7 @@ pub enum ShardedHeadError {
     Shards(#[from] ShardError),
     /// The requested kernel path is unavailable.
     #[error(transparent)]
-    Engine(#[from] lsoftmax_kernels::EngineError),
+    Engine(#[from] EngineError),
     /// The head is not computed by the CPU kernels.
     #[error(transparent)]
     Head(#[from] HeadError),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use lsoftmax::Precision;
+use lsoftmax::{Precision, SampleRate};
 use lsoftmax_lab::bench::{ShardBench, ShardTiming};
 use lsoftmax_lab::threads;
 use lsoftmax_mpi::{Session, launch};
@@ -12,7 +12,7 @@ use super::threads_text;
 use crate::argument_groups::{HeadArguments, OutputArguments};
 use crate::failure::Failure;
 use crate::help::{EXIT_CODES, KERNELS};
-use crate::value_parsers::precision;
+use crate::value_parsers::{lambda, precision, sample_rate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,8 +35,11 @@ pub struct ShardBenchCommand {
     classes: usize,
     #[command(flatten)]
     head: HeadArguments,
-    /// λ
-    #[arg(long, value_name = "λ", default_value_t = 5.0, allow_negative_numbers = true)]
+    /// The share of the classes that a step uses besides those of its samples
+    #[arg(long, value_name = "R", default_value = "1", value_parser = sample_rate, allow_negative_numbers = true)]
+    sample_rate: SampleRate,
+    /// λ: 0 applies the full margin, a large λ approaches softmax
+    #[arg(long, value_name = "λ", default_value = "5", value_parser = lambda, allow_negative_numbers = true)]
     lambda: f64,
     /// The precision of products; sums and weights are always f32
     #[arg(long, default_value = "bf16", value_parser = precision())]
@@ -55,7 +58,7 @@ impl ShardBenchCommand {
             samples: self.samples,
             features: self.features,
             classes: self.classes,
-            head: self.head.settings()?,
+            head: self.head.settings()?.with_sample_rate(self.sample_rate),
             lambda: self.lambda,
             precision: self.precision,
             steps: self.steps,
