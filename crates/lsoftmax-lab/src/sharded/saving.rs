@@ -129,8 +129,7 @@ impl ShardedLearner {
             }
             ShardOptimiser::Drawn(rows) => {
                 let velocity = (!optimiser.is_empty()).then(|| tensor(optimiser)).transpose()?;
-                let rows: RowSgd = rows.clone().with_velocity(velocity);
-                ShardOptimiser::Drawn(rows)
+                ShardOptimiser::Drawn(Box::new(RowSgd::clone(rows).with_velocity(velocity)))
             }
         };
         let weights = tensor(weights)?;

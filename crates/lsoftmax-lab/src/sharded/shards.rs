@@ -19,7 +19,7 @@ pub(super) enum ShardOptimiser {
     /// Of all its classes.
     All(ModuleOptimizer),
     /// Of those that a step draws.
-    Drawn(RowSgd),
+    Drawn(Box<RowSgd>),
 }
 
 impl ShardOptimiser {
@@ -51,7 +51,8 @@ impl TrainedShards {
         let of_shard = |_: &HeadShard| match is_drawn {
             true => {
                 let rows = optimiser.init_rows();
-                ShardOptimiser::Drawn(rows.expect("drawn classes need SGD with plain momentum"))
+                let rows = rows.expect("drawn classes need SGD with plain momentum");
+                ShardOptimiser::Drawn(Box::new(rows))
             }
             false => ShardOptimiser::All(optimiser.init(1.0)),
         };
