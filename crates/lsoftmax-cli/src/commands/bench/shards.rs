@@ -16,9 +16,9 @@ use crate::value_parsers::{lambda, precision, sample_rate};
 
 const EXAMPLES: &str = "\
 Examples:
-  lsoftmax bench shards                                        a million classes in one process
-  mpirun --bind-to none -n 4 lsoftmax bench shards             the same classes, divided over four ranks
-  mpirun --bind-to none -n 4 lsoftmax bench shards --classes 10000000 --samples 64 --sample-rate 0.1 --json";
+  lsoftmax bench shards                                 a million classes, one process
+  mpirun --bind-to none -n 4 lsoftmax bench shards      the same, divided over four ranks
+  mpirun --bind-to none -n 4 lsoftmax bench shards --classes 10000000 --json";
 
 /// Measure training steps of a head whose classes are divided over ranks, and what each rank holds
 #[derive(Debug, Args)]
