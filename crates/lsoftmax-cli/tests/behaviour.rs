@@ -8,7 +8,7 @@ use std::process::Stdio;
 use program::{Batch, assert_says, command, failed, json, lsoftmax, printed, refused};
 
 /// All commands; [`the_help_lists_the_commands`] says when one is missing.
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 30] = [
     &[],
     &["loss"],
     &["train"],

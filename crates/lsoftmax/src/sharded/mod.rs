@@ -231,7 +231,7 @@ impl<M: AngularMargin> ShardedHead<M> {
         &self.ranks
     }
 
-    /// The loss of a batch: see [`MarginHead::forward`](MarginHead::forward). Features and labels are those of
+    /// The loss of a batch: see [`MarginHead::forward`]. Features and labels are those of
     /// the whole batch, the same on every rank.
     ///
     /// # Shapes
