@@ -97,7 +97,7 @@ fn chance_remedy(Settings { rate, lambda }: &Settings) -> String {
     let rate = number_text(*rate);
     match lambda {
         Some(lambda) => format!(
-            "Lower the learning rate (it is {rate}), or let λ start larger or decay more slowly (it is {}): an angle times 2 or 4 has no gradient at 90°, where training starts",
+            "Lower the learning rate (it is {rate}), or let λ start larger or decay more slowly (it is {}): at the start, with all angles near 90°, a margin is hard to learn",
             decimals_text(*lambda, 3)
         ),
         None => format!("Lower the learning rate (it is {rate}), or train longer"),
