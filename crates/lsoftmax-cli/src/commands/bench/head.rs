@@ -6,11 +6,11 @@ use clap::Args;
 use lsoftmax::{Precision, SampleRate};
 use lsoftmax_lab::bench::{HeadBench, HeadTiming, Length};
 
-use super::{HEAP, ThreadsArgument, threads_text};
-use crate::argument_groups::{HeadArguments, OutputArguments};
+use super::{HEAP, MeasuredHead, ThreadsArgument, threads_text};
+use crate::argument_groups::OutputArguments;
 use crate::failure::Failure;
 use crate::help::{EXIT_CODES, KERNELS};
-use crate::value_parsers::{lambda, precision, sample_rate, seconds};
+use crate::value_parsers::{precision, seconds};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,13 +32,7 @@ pub struct HeadBenchCommand {
     #[arg(long, value_name = "K", default_value_t = 10_572)]
     classes: usize,
     #[command(flatten)]
-    head: HeadArguments,
-    /// The share of the classes that a step uses besides those of its samples
-    #[arg(long, value_name = "R", default_value = "1", value_parser = sample_rate, allow_negative_numbers = true)]
-    sample_rate: SampleRate,
-    /// λ: 0 applies the full margin, a large λ approaches softmax
-    #[arg(long, value_name = "λ", default_value = "5", value_parser = lambda, allow_negative_numbers = true)]
-    lambda: f64,
+    head: MeasuredHead,
     /// The precision of matrix products; both accumulate in f32
     #[arg(long, default_value = "f32", value_parser = precision())]
     precision: Precision,
@@ -63,8 +57,8 @@ impl HeadBenchCommand {
             samples: self.samples,
             features: self.features,
             classes: self.classes,
-            head: self.head.settings()?.with_sample_rate(self.sample_rate),
-            lambda: self.lambda,
+            head: self.head.settings()?,
+            lambda: self.head.lambda,
             precision: self.precision,
             bias: self.bias,
             length: self.steps.map_or(Length::Time(self.seconds), Length::Steps),

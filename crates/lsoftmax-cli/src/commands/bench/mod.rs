@@ -9,12 +9,16 @@ mod train;
 use std::alloc::System;
 
 use clap::{Args, Subcommand};
+use lsoftmax::SampleRate;
 use lsoftmax_lab::bench::Heap;
+use lsoftmax_lab::head::HeadSettings;
 use lsoftmax_lab::threads;
 use lsoftmax_mpi::Session;
 use peakmem_alloc::{PeakMemAlloc, PeakMemAllocTrait};
 
+use crate::argument_groups::HeadArguments;
 use crate::failure::Failure;
+use crate::value_parsers::{lambda, sample_rate};
 
 /// Measure speed and memory on this machine
 #[derive(Debug, Args)]
@@ -65,6 +69,26 @@ impl ThreadsArgument {
             threads::start()?;
         }
         Ok(self.threads.map(usize::from))
+    }
+}
+
+/// A head that is measured without a network.
+#[derive(Debug, Args)]
+struct MeasuredHead {
+    #[command(flatten)]
+    head: HeadArguments,
+    /// The share of the classes that a step uses besides those of its samples
+    #[arg(long, value_name = "R", default_value = "1", value_parser = sample_rate, allow_negative_numbers = true)]
+    sample_rate: SampleRate,
+    /// λ: 0 applies the full margin, a large λ approaches softmax
+    #[arg(long, value_name = "λ", default_value = "5", value_parser = lambda, allow_negative_numbers = true)]
+    lambda: f64,
+}
+
+impl MeasuredHead {
+    /// The head with its settings.
+    fn settings(&self) -> Result<HeadSettings, Failure> {
+        Ok(self.head.settings()?.with_sample_rate(self.sample_rate))
     }
 }
 

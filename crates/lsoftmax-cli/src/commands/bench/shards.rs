@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use clap::Args;
-use lsoftmax::{Precision, SampleRate};
+use lsoftmax::Precision;
 use lsoftmax_lab::bench::{ShardBench, ShardTiming};
 use lsoftmax_lab::threads;
 use lsoftmax_mpi::{Session, launch};
 
-use super::threads_text;
-use crate::argument_groups::{HeadArguments, OutputArguments};
+use super::{MeasuredHead, threads_text};
+use crate::argument_groups::OutputArguments;
 use crate::failure::Failure;
 use crate::help::{EXIT_CODES, KERNELS};
-use crate::value_parsers::{lambda, precision, sample_rate};
+use crate::value_parsers::precision;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,13 +34,7 @@ pub struct ShardBenchCommand {
     #[arg(long, value_name = "K", default_value_t = 1_000_000)]
     classes: usize,
     #[command(flatten)]
-    head: HeadArguments,
-    /// The share of the classes that a step uses besides those of its samples
-    #[arg(long, value_name = "R", default_value = "1", value_parser = sample_rate, allow_negative_numbers = true)]
-    sample_rate: SampleRate,
-    /// λ: 0 applies the full margin, a large λ approaches softmax
-    #[arg(long, value_name = "λ", default_value = "5", value_parser = lambda, allow_negative_numbers = true)]
-    lambda: f64,
+    head: MeasuredHead,
     /// The precision of products; sums and weights are always f32
     #[arg(long, default_value = "bf16", value_parser = precision())]
     precision: Precision,
@@ -58,8 +52,8 @@ impl ShardBenchCommand {
             samples: self.samples,
             features: self.features,
             classes: self.classes,
-            head: self.head.settings()?.with_sample_rate(self.sample_rate),
-            lambda: self.lambda,
+            head: self.head.settings()?,
+            lambda: self.head.lambda,
             precision: self.precision,
             steps: self.steps,
             ranks: Arc::clone(session.comm()),
