@@ -18,11 +18,35 @@ pub trait Communicator: Debug + Send + Sync {
     /// known to both.
     fn exchange(&self, send: &[&[f32]], receive: &mut [&mut [f32]]);
 
-    /// The bytes of every rank, of any length, in the order of the ranks.
-    fn gather(&self, mine: &[u8]) -> Vec<Vec<u8>>;
+    /// Sends `send[to]`, of any length, to every rank, and returns what each of them sends here.
+    fn exchange_bytes(&self, send: &[&[u8]]) -> Vec<Vec<u8>>;
 
     /// Ends all ranks with a sentence.
     fn fail(&self, sentence: &str) -> !;
+
+    /// The bytes of every rank, of any length, in the order of the ranks.
+    fn gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+        self.exchange_bytes(&vec![mine; self.size()])
+    }
+
+    /// Sends bytes from one rank to another; all ranks call it. Returns them on rank `to`, and nothing on the others.
+    /// Those of other ranks than `from` are ignored.
+    ///
+    /// ```
+    /// use lsoftmax_comm::{Communicator, in_threads};
+    /// let received = in_threads(3, |comm| comm.send(2, 0, vec![comm.rank() as u8; 5]));
+    /// assert_eq!(received, [vec![2; 5], vec![], vec![]]);
+    /// ```
+    fn send(&self, from: usize, to: usize, bytes: Vec<u8>) -> Vec<u8> {
+        if from == to {
+            return if self.rank() == to { bytes } else { Vec::new() };
+        }
+        let mut send: Vec<&[u8]> = vec![&[]; self.size()];
+        if self.rank() == from {
+            send[to] = &bytes;
+        }
+        self.exchange_bytes(&send).swap_remove(from)
+    }
 
     /// The numbers of every rank, of which rank r has `lengths[r]`, in the order of the ranks.
     fn gather_floats(&self, mine: &[f32], lengths: &[usize]) -> Vec<f32> {
@@ -86,8 +110,8 @@ impl Communicator for Alone {
         receive[0].copy_from_slice(send[0]);
     }
 
-    fn gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
-        vec![mine.to_vec()]
+    fn exchange_bytes(&self, send: &[&[u8]]) -> Vec<Vec<u8>> {
+        vec![send[0].to_vec()]
     }
 
     fn fail(&self, sentence: &str) -> ! {

@@ -1,14 +1,12 @@
 #![doc = include_str!("../README.md")]
 
 mod communicator;
-mod parcel;
 mod sum;
 mod threads;
 mod timed;
 mod tree;
 
 pub use communicator::{Alone, Communicator};
-pub use parcel::send_bytes;
 pub use sum::{slices, sum, sum_scatter};
 pub use threads::in_threads;
 pub use timed::{Timed, Traffic};

@@ -60,7 +60,7 @@ impl ThreadRank {
         ranks
     }
 
-    fn send(&self, to: usize, message: Message) {
+    fn post(&self, to: usize, message: Message) {
         self.to[to].send(message).expect("the other rank is there");
     }
 
@@ -81,7 +81,7 @@ impl Communicator for ThreadRank {
 
     fn exchange(&self, send: &[&[f32]], receive: &mut [&mut [f32]]) {
         for (to, values) in send.iter().enumerate() {
-            self.send(to, Message::Floats(values.to_vec()));
+            self.post(to, Message::Floats(values.to_vec()));
         }
         for (from, out) in receive.iter_mut().enumerate() {
             match self.receive(from) {
@@ -91,8 +91,10 @@ impl Communicator for ThreadRank {
         }
     }
 
-    fn gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
-        (0..self.size()).for_each(|to| self.send(to, Message::Bytes(mine.to_vec())));
+    fn exchange_bytes(&self, send: &[&[u8]]) -> Vec<Vec<u8>> {
+        for (to, bytes) in send.iter().enumerate() {
+            self.post(to, Message::Bytes(bytes.to_vec()));
+        }
         let receive = |from| match self.receive(from) {
             Message::Bytes(bytes) => bytes,
             other => panic!("bytes were expected of rank {from}, not {other:?}"),

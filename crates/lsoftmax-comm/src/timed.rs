@@ -50,6 +50,12 @@ impl Timed {
         }
     }
 
+    /// The number of elements that go to other ranks.
+    fn sent<T>(&self, send: &[&[T]]) -> usize {
+        let others = send.iter().enumerate().filter(|(to, _)| *to != self.inner.rank());
+        others.map(|(_, values)| values.len()).sum()
+    }
+
     fn count<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         let started = Instant::now();
         let result = work();
@@ -70,13 +76,11 @@ impl Communicator for Timed {
     }
 
     fn exchange(&self, send: &[&[f32]], receive: &mut [&mut [f32]]) {
-        let others = send.iter().enumerate().filter(|(to, _)| *to != self.rank());
-        let floats: usize = others.map(|(_, values)| values.len()).sum();
-        self.count(4 * floats, || self.inner.exchange(send, receive));
+        self.count(size_of::<f32>() * self.sent(send), || self.inner.exchange(send, receive));
     }
 
-    fn gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
-        self.count(mine.len() * (self.size() - 1), || self.inner.gather(mine))
+    fn exchange_bytes(&self, send: &[&[u8]]) -> Vec<Vec<u8>> {
+        self.count(self.sent(send), || self.inner.exchange_bytes(send))
     }
 
     fn fail(&self, sentence: &str) -> ! {

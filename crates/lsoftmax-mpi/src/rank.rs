@@ -215,16 +215,15 @@ impl Communicator for MpiRank {
         self.messages(send, receive);
     }
 
-    fn gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
-        let size = self.size();
-        let length = [mine.len() as u64];
-        let mut lengths = vec![[0]; size];
-        let mut receive: Vec<&mut [u64]> =
-            lengths.iter_mut().map(|one| one.as_mut_slice()).collect();
-        self.messages(&vec![length.as_slice(); size], &mut receive);
-        let mut all: Vec<Vec<u8>> = lengths.iter().map(|[len]| vec![0; *len as usize]).collect();
+    fn exchange_bytes(&self, send: &[&[u8]]) -> Vec<Vec<u8>> {
+        let to: Vec<[u64; 1]> = send.iter().map(|bytes| [bytes.len() as u64]).collect();
+        let mut from = vec![[0]; self.size()];
+        let lengths: Vec<&[u64]> = to.iter().map(|one| one.as_slice()).collect();
+        let mut receive: Vec<&mut [u64]> = from.iter_mut().map(|one| one.as_mut_slice()).collect();
+        self.messages(&lengths, &mut receive);
+        let mut all: Vec<Vec<u8>> = from.iter().map(|[len]| vec![0; *len as usize]).collect();
         let mut receive: Vec<&mut [u8]> = all.iter_mut().map(Vec::as_mut_slice).collect();
-        self.messages(&vec![mine; size], &mut receive);
+        self.messages(send, &mut receive);
         all
     }
 

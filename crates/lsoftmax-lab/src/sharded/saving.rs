@@ -8,7 +8,6 @@ use burn::module::Module;
 use burn::store::ModuleRecord;
 use burn::tensor::{Bytes, Tensor, TensorData};
 use lsoftmax::{HeadShard, RowSgd};
-use lsoftmax_comm::send_bytes;
 use lsoftmax_data::files::{persist, temporary};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use sha2::{Digest, Sha256};
@@ -47,7 +46,7 @@ impl ShardedLearner {
         for shard in 0..layout.count() {
             let owner = layout.rank_of(shard, ranks.size());
             let bytes = if owner == ranks.rank() { self.shard_record(shard) } else { Vec::new() };
-            let bytes = send_bytes(ranks, owner, 0, bytes);
+            let bytes = ranks.send(owner, 0, bytes);
             if ranks.is_first() {
                 digests.push(write_shard(run, step, shard, &bytes)?);
             }
@@ -72,7 +71,7 @@ impl ShardedLearner {
                 true => read_shard(run, step, shard, digests)?,
                 false => (run.path().to_owned(), Vec::new()),
             };
-            let bytes = send_bytes(&*ranks, 0, owner, bytes);
+            let bytes = ranks.send(0, owner, bytes);
             if owner == ranks.rank() {
                 let old = shards.next().expect("one per shard of this rank");
                 let index = self.head().shards.len();
@@ -164,7 +163,7 @@ impl ShardedLearner {
             let mine = owner == ranks.rank();
             let bytes =
                 if mine { self.shard_bytes(shard - self.head().mine().start) } else { Vec::new() };
-            let bytes = send_bytes(ranks, owner, 0, bytes);
+            let bytes = ranks.send(owner, 0, bytes);
             if let Some(file) = &mut file {
                 file.add(&bytes).map_err(failed())?;
             }
