@@ -15,7 +15,6 @@ use serde_json::Value;
 
 const RECIPE: &str = r#"
 name = "photos"
-source = "our own photos"
 data = "my photos"
 augment = { pad = 2, flip = true }
 validation = 6

@@ -115,7 +115,7 @@ fn photographs_become_a_verified_model() {
     assert_eq!(fs::read_dir(path.join("list/train")).expect("a folder").count(), 3);
     assert_says(refused(run(&list)), &["list", "already exists"]);
 
-    let recipe = "name = \"tiny\"\nsource = \"a test\"\ndata = \"list\"\nvalidation = 3\nmargin = 1\nlambda = 0\nbatch = 4\n\
+    let recipe = "name = \"tiny\"\ndata = \"list\"\nvalidation = 3\nmargin = 1\nlambda = 0\nbatch = 4\n\
         images_per_class = 2\nloss = { contrastive = { weight = 1, margin = 1 } }\nsteps = 4\nseed = 1\nprecision = \"f32\"\n\
         learning_rate = { schedule = \"steps\", rate = 0.01, factor = 0.1, at = [] }\nevaluate_every = 4\nlog_every = 4\n\
         checkpoint_every = 4\n[network]\ninput = [3, 14, 12]\nstages = [{ filters = 8, units = 1 }]\nfeatures = { size = 6 }\n";

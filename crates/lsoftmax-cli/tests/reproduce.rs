@@ -24,6 +24,12 @@ fn a_queue_that_runs_out_of_time_is_resumed_by_the_same_command() {
     assert_eq!((&runs[0]["recorded"], &runs[0]["interrupted"]), (&false.into(), &false.into()));
     assert!(runs[0]["seconds"].as_f64().expect("a number") > 1.0);
 
+    let some = plan(&["--only", "m4-1000", "--only", "m2"]);
+    let some: Vec<_> = some.as_array().expect("a list").iter().map(|run| &run["id"]).collect();
+    assert_eq!(some, ["mnist-2d-m2-1000-s1", "mnist-2d-m4-1000-s1"]);
+    let none = [&arguments[..], &["--only", "m5", "--only", "x"]].concat();
+    assert_says(refused(lsoftmax_in(directory.path(), &none)), &["m5 or x", "--dry-run"]);
+
     let stopped = lsoftmax_in(directory.path(), &[&arguments[..], &["--budget", "1s"]].concat());
     let (code, sentence) = ended(&stopped);
     assert_eq!(code, Some(130));

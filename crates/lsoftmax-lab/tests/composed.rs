@@ -11,7 +11,6 @@ use lsoftmax_lab::train::{Options, RunOutcome, RunSummary, start};
 /// MNIST, with a network small enough for Burn's own convolutions.
 const RECIPE: &str = r#"
 name = "small"
-source = "a test"
 data = "mnist"
 validation = 200
 margin = 2

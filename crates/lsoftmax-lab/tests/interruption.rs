@@ -21,7 +21,6 @@ use training::options;
 /// Several batches of held-out images; its plateau depends on every evaluation.
 const TINY: &str = r#"
 name = "tiny"
-source = "a test"
 data = "mnist"
 validation = 600
 network = { input = [1, 28, 28], stages = [{ filters = 4, units = 1 }, { filters = 4, units = 1 }], features = { size = 4 } }

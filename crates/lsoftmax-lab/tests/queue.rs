@@ -18,7 +18,6 @@ use training::options;
 /// Seconds on the built-in MNIST.
 const TINY: &str = r#"
 name = "tiny"
-source = "a test"
 data = "mnist"
 validation = 200
 network = { input = [1, 28, 28], stages = [{ filters = 8, units = 1 }, { filters = 8, units = 1 }], features = { size = 2 } }

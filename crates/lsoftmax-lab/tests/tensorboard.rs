@@ -250,7 +250,6 @@ fn recipe(folder: &Path) -> Recipe {
     let text = format!(
         r#"
         name = "tiny"
-        source = "a test"
         data = {:?}
         validation = 4
         network = {{ input = [1, 8, 8], stages = [{{ filters = 4, units = 1 }}], features = {{ size = 4 }} }}

@@ -25,7 +25,8 @@ Examples:
   lsoftmax reproduce table2 --dry-run                   the runs, and how long they will take here
   lsoftmax reproduce table2                             make them; Ctrl-C stops, the same command resumes
   lsoftmax reproduce all --seeds 3 --budget 8h          as many as fit into a night
-  lsoftmax reproduce table3 --scale 1                   at the paper's length";
+  lsoftmax reproduce table3 --scale 1                   at the paper's length
+  lsoftmax reproduce table3 --only cifar10-m            softmax and the margins on CIFAR10";
 
 /// Make the runs behind the paper's tables and figures: a queue that can be stopped and resumed anywhere
 ///
@@ -43,6 +44,9 @@ pub struct ReproduceCommand {
     /// Runs of each kind, with seeds from 1
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
+    /// Only the runs with this in their names, such as `m4-3000` or `cifar10-plus`; repeat it for more of them
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
     /// Stop after this time, such as 8h or 90m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
@@ -85,7 +89,16 @@ impl ReproduceCommand {
             })
             .collect();
         let mut records = Records::read(&self.records.records)?;
-        let plan = reproduce::plan(&chosen, self.scale, self.seeds, &records, &self.runs);
+        let mut plan = reproduce::plan(&chosen, self.scale, self.seeds, &records, &self.runs);
+        if !self.only.is_empty() {
+            plan.retain(|run| self.only.iter().any(|text| run.id.contains(text)));
+            if plan.is_empty() {
+                return Err(Failure::bad_input(format!(
+                    "no run of these has {} in its name; --dry-run without --only lists the names",
+                    self.only.join(" or ")
+                )));
+            }
+        }
         let durations = estimate(&plan)?;
         if self.dry_run {
             return self.show_plan(&plan, &durations);

@@ -15,7 +15,6 @@ use super::command;
 /// The intervals are not multiples of each other, so that a checkpoint falls between two log lines.
 pub const TINY: &str = r#"
 name = "tiny"
-source = "a test"
 data = "mnist"
 validation = 200
 network = { input = [1, 28, 28], stages = [{ filters = 8, units = 1 }, { filters = 8, units = 1 }], features = { size = 8 } }

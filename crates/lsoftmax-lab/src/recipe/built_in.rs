@@ -37,8 +37,11 @@ const BUILT_IN: [BuiltIn; 17] = [
 ];
 
 /// Small runs for the studies of λ and of heads and for faces, from `recipes/study/NAME.toml`.
-const STUDIES: [(&str, &str); 5] = [
+const STUDIES: [(&str, &str); 8] = [
     ("cifar10-small", include_str!("../../recipes/study/cifar10-small.toml")),
+    ("cifar100-small", include_str!("../../recipes/study/cifar100-small.toml")),
+    ("faces-small", include_str!("../../recipes/study/faces-small.toml")),
+    ("fashion-mnist-small", include_str!("../../recipes/study/fashion-mnist-small.toml")),
     ("lfw-small", include_str!("../../recipes/study/lfw-small.toml")),
     ("lfw-small-contrastive", include_str!("../../recipes/study/lfw-small-contrastive.toml")),
     ("mnist-small", include_str!("../../recipes/study/mnist-small.toml")),
@@ -75,7 +78,7 @@ impl Recipe {
         Self::from_toml(text, &format!("quick/{name}.toml"))
     }
 
-    /// A small run for the studies of λ (`cifar10-small`, `mnist-small`) and of heads (`mnist-plane`) or for faces
+    /// A small run for the studies of λ (`cifar10-small`, `mnist-small`, …) and of heads (`mnist-plane`) or for faces
     /// (`lfw-small`, `lfw-small-contrastive`), from `recipes/study/NAME.toml`.
     ///
     /// # Errors

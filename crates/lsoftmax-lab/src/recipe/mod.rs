@@ -52,7 +52,8 @@ use crate::optimiser::{AdamW, Optimiser, Sgd};
 pub struct Recipe {
     /// Its name.
     pub name: String,
-    /// Where it comes from: a row of a table of the paper, a figure.
+    /// Where it comes from, such as a row of a table of the paper; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// The expected results by margin of L-Softmax, where known; `"1"` is softmax.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -1,7 +1,8 @@
-//! The tables and figures of the paper, and the studies of λ and of heads: which runs they need.
+//! The tables and figures of the paper: which runs they need.
 
 use lsoftmax::{LambdaSchedule, Margin};
 
+use super::studies;
 use crate::head::{HeadKind, HeadSettings};
 use crate::recipe::{Expected, Lambda, Recipe};
 
@@ -93,15 +94,15 @@ impl Experiment {
             name: "lambda",
             title: "λ with small networks and few images",
             scale: 1.0,
-            rows: lambda,
+            rows: studies::lambda,
         },
         Self {
             name: "lambda-full",
             title: "λ with the paper's networks",
             scale: 1.0 / 6.0,
-            rows: lambda_full,
+            rows: studies::lambda_full,
         },
-        Self { name: "heads", title: "Heads on MNIST", scale: 1.0, rows: heads },
+        Self { name: "heads", title: "Heads on MNIST", scale: 1.0, rows: studies::heads },
     ];
 
     /// The experiment with this name.
@@ -119,12 +120,16 @@ fn margin(m: f64) -> Margin {
     Margin::new(m).expect("a margin of at least 1")
 }
 
-fn built_in(name: &str) -> Recipe {
+pub(super) fn built_in(name: &str) -> Recipe {
     Recipe::built_in(name).expect("the built-in recipes are valid")
 }
 
+pub(super) fn study(name: &str) -> Recipe {
+    Recipe::study(name).expect("the recipes of the studies are valid")
+}
+
 /// A recipe with a margin; with 1 it is softmax.
-fn with_margin(group: &'static str, recipe: Recipe, m: f64) -> Row {
+pub(super) fn with_margin(group: &'static str, recipe: Recipe, m: f64) -> Row {
     let label = if m == 1.0 { "softmax".into() } else { format!("L-Softmax, m = {m}") };
     let recipe = recipe.with_head(HeadSettings::l_softmax(margin(m)));
     let paper = recipe.expected_result();
@@ -171,26 +176,31 @@ fn table5() -> Vec<Row> {
         lfw: true,
         ..with_margin(group, study("lfw-small-contrastive"), 1.0)
     };
+    let with_lambda = |m: f64, variant, words: &str, lambda| Row {
+        label: format!("L-Softmax, m = {m}, {words}"),
+        variant,
+        paper: None,
+        lfw: true,
+        ..with_margin(group, Recipe { lambda, ..study("lfw-small") }, m)
+    };
     // λ falls as early as in SphereFace-20: 1 / step.
     let early = LambdaSchedule::power(1000.0, 0.311, 1.0, 5.0).expect("a valid schedule");
-    let early = Row {
-        label: "L-Softmax, m = 2, λ = 5 early".into(),
-        variant: "early-lambda",
-        lfw: true,
-        paper: None,
-        ..with_margin(group, Recipe { lambda: Lambda::Schedule(early), ..study("lfw-small") }, 2.0)
-    };
+    let early = with_lambda(2.0, "early-lambda", "λ = 5 early", Lambda::Schedule(early));
+    let auto = with_lambda(4.0, "auto", "λ auto", Lambda::Auto);
+    // At s = 64, the scale of their papers, CosFace and ArcFace have their whole margin and large gradients from the first step on.
     let successors = [
-        ("A-Softmax, m = 4", HeadKind::ASoftmax),
-        ("CosFace, m = 0.35, s = 64", HeadKind::CosFace),
-        ("ArcFace, m = 0.5, s = 64", HeadKind::ArcFace),
+        ("A-Softmax, m = 4", HeadKind::ASoftmax, None),
+        ("CosFace, m = 0.35, s = 16", HeadKind::CosFace, Some(16.0)),
+        ("ArcFace, m = 0.5, s = 16", HeadKind::ArcFace, Some(16.0)),
+        ("CosFace, m = 0.35, s = 64", HeadKind::CosFace, None),
+        ("ArcFace, m = 0.5, s = 64", HeadKind::ArcFace, None),
     ];
-    let successors = successors.map(|(label, kind)| {
-        let head = HeadSettings::new(kind, None, None).expect("the settings of its paper");
+    let successors = successors.map(|(label, kind, scale)| {
+        let head = HeadSettings::new(kind, None, scale).expect("the settings are valid");
         let recipe = study("lfw-small").with_head(head);
         Row { group, label: label.into(), recipe, variant: "", paper: None, lfw: true }
     });
-    margins.into_iter().chain([early, contrastive]).chain(successors).collect()
+    margins.into_iter().chain([auto, early, contrastive]).chain(successors).collect()
 }
 
 /// The accuracies in the figure are 98.45, 98.96, 99.22 and 99.34 %.
@@ -222,113 +232,4 @@ fn fig7() -> Vec<Row> {
         ..with_margin("CIFAR100, m = 4", built_in(&format!("cifar100-filters-{filters}")), 4.0)
     };
     filters.map(row).to_vec()
-}
-
-/// λ for small networks and few images, where every schedule can be tried with several seeds.
-fn lambda() -> Vec<Row> {
-    // γ of the recipes and of the authors, at the length of these runs.
-    let mut rows = schedules("CIFAR10, small", study("cifar10-small"), 45.0, [1.245e-4, 3e-4]);
-    rows.extend(schedules("MNIST, small", study("mnist-small"), 35.0, [3.12e-4, 7.5e-4]));
-    rows
-}
-
-fn study(name: &str) -> Recipe {
-    Recipe::study(name).expect("the recipes of the study are valid")
-}
-
-/// Softmax, and m = 4 with several schedules, and m = 2 and 3 with the recipe's and the automatic one.
-fn schedules(
-    group: &'static str,
-    recipe: Recipe,
-    power: f64,
-    [gamma, authors_gamma]: [f64; 2],
-) -> Vec<Row> {
-    let first_drop = recipe.steps * 2 / 3;
-    let second_drop = recipe.steps * 5 / 6;
-    let stages = |values: [f64; 3]| {
-        let from = [0, first_drop, second_drop];
-        let stage = |(from, value)| lsoftmax::Stage { from, value };
-        LambdaSchedule::staged(from.into_iter().zip(values).map(stage).collect())
-    };
-    let schedule = |made: Result<LambdaSchedule, _>| {
-        Lambda::Schedule(made.expect("the schedules of the study are valid"))
-    };
-    let recipes = recipe.lambda.clone();
-    let alternatives = [
-        ("", "the recipe's λ", recipes.clone()),
-        ("auto", "λ auto", Lambda::Auto),
-        (
-            "authors-gamma",
-            "the authors' γ",
-            schedule(LambdaSchedule::power(1000.0, authors_gamma, power, 0.0)),
-        ),
-        (
-            "floor5",
-            "the recipe's λ, at least 5",
-            schedule(LambdaSchedule::power(1000.0, gamma, power, 5.0)),
-        ),
-        ("stages", "λ 20, 2, 0 with the rate", schedule(stages([20.0, 2.0, 0.0]))),
-        ("constant5", "λ = 5", schedule(LambdaSchedule::constant(5.0))),
-    ];
-    let row = |m: f64, variant, words: &str, lambda| Row {
-        label: format!("m = {m}, {words}"),
-        variant,
-        paper: None,
-        ..with_margin(group, Recipe { lambda, ..recipe.clone() }, m)
-    };
-    let mut rows = vec![with_margin(group, recipe.clone(), 1.0)];
-    rows.extend(alternatives.map(|(variant, words, lambda)| row(4.0, variant, words, lambda)));
-    for m in [2.0, 3.0] {
-        rows.push(row(m, "", "the recipe's λ", recipes.clone()));
-        rows.push(row(m, "auto", "λ auto", Lambda::Auto));
-    }
-    rows
-}
-
-/// The authors' γ and the recipe's, and the automatic λ, with the paper's networks.
-fn lambda_full() -> Vec<Row> {
-    let authors = |gamma, power| {
-        let schedule = LambdaSchedule::power(1000.0, gamma, power, 0.0);
-        Lambda::Schedule(schedule.expect("the authors' schedule is valid"))
-    };
-    let of_set = |group, name: &str, authors: Lambda| {
-        let recipe = built_in(name);
-        let row = |variant, words: &str, lambda| Row {
-            label: format!("m = 4, {words}"),
-            variant,
-            paper: None,
-            ..with_margin(group, Recipe { lambda, ..recipe.clone() }, 4.0)
-        };
-        [
-            Row { paper: None, ..with_margin(group, recipe.clone(), 1.0) },
-            row("authors-gamma", "the authors' γ", authors),
-            row("", "the recipe's λ", recipe.lambda.clone()),
-            row("auto", "λ auto", Lambda::Auto),
-        ]
-    };
-    let mnist = of_set("MNIST", "mnist", authors(2.5e-5, 35.0));
-    mnist.into_iter().chain(of_set("CIFAR10", "cifar10", authors(2e-5, 45.0))).collect()
-}
-
-/// Every head on MNIST, in the plane and with the whole network. In the plane ten classes are 36° apart,
-/// so that a margin of CosFace above 1 − cos 36° = 0.19 could not be satisfied by all of them.
-fn heads() -> Vec<Row> {
-    let of_network = |group, recipe: Recipe, [cosface, arcface, scale]: [f64; 3]| {
-        let heads = [
-            (HeadKind::Softmax, None, None),
-            (HeadKind::LSoftmax, Some(4.0), None),
-            (HeadKind::ASoftmax, Some(4.0), None),
-            (HeadKind::NormSoftmax, None, Some(scale)),
-            (HeadKind::CosFace, Some(cosface), Some(scale)),
-            (HeadKind::ArcFace, Some(arcface), Some(scale)),
-        ];
-        heads.map(|(kind, margin, scale)| {
-            let head = HeadSettings::new(kind, margin, scale).expect("the settings are valid");
-            let recipe = recipe.clone().with_head(head);
-            Row { group, label: head.to_string(), recipe, variant: "", paper: None, lfw: false }
-        })
-    };
-    let quick = Recipe::quick("mnist").expect("the built-in recipes are valid");
-    let plane = of_network("plane", study("mnist-plane"), [0.1, 0.2, 4.0]);
-    plane.into_iter().chain(of_network("MNIST", quick, [0.35, 0.5, 16.0])).collect()
 }

@@ -1,0 +1,129 @@
+//! The project's own studies, of λ and of heads: which runs they need.
+
+use lsoftmax::{LambdaSchedule, Stage};
+
+use super::Row;
+use super::experiments::{built_in, study, with_margin};
+use crate::head::{HeadKind, HeadSettings};
+use crate::recipe::{Lambda, Recipe};
+
+/// λ for small networks and few images, where every schedule can be tried with several seeds: the recipe's and the automatic
+/// one on every data set, others on two of them.
+pub(super) fn lambda() -> Vec<Row> {
+    let [cifar10, mnist] = ["CIFAR10, small", "MNIST, small"];
+    let others = [
+        ("Fashion-MNIST, small", "fashion-mnist-small"),
+        ("CIFAR100, small", "cifar100-small"),
+        ("faces, small", "faces-small"),
+    ];
+    let mut rows = recipe_and_auto(cifar10, &study("cifar10-small"));
+    rows.extend(schedules(cifar10, &study("cifar10-small"), 45.0, 3e-4));
+    rows.extend(recipe_and_auto(mnist, &study("mnist-small")));
+    rows.extend(schedules(mnist, &study("mnist-small"), 35.0, 7.5e-4));
+    rows.extend(others.into_iter().flat_map(|(group, name)| recipe_and_auto(group, &study(name))));
+    rows
+}
+
+/// A row with a λ that is not the paper's.
+fn with_lambda(
+    group: &'static str,
+    recipe: &Recipe,
+    m: f64,
+    (variant, words): (&'static str, &str),
+    lambda: Lambda,
+) -> Row {
+    let recipe = Recipe { lambda, ..recipe.clone() };
+    let label = format!("m = {m}, {words}");
+    Row { label, variant, paper: None, ..with_margin(group, recipe, m) }
+}
+
+/// Softmax, and m = 4, 2 and 3 with the recipe's λ and the automatic one.
+fn recipe_and_auto(group: &'static str, recipe: &Recipe) -> Vec<Row> {
+    let margins = [4.0, 2.0, 3.0].into_iter().flat_map(|m| {
+        [
+            with_lambda(group, recipe, m, ("", "the recipe's λ"), recipe.lambda.clone()),
+            with_lambda(group, recipe, m, ("auto", "λ auto"), Lambda::Auto),
+        ]
+    });
+    let softmax = Row { paper: None, ..with_margin(group, recipe.clone(), 1.0) };
+    std::iter::once(softmax).chain(margins).collect()
+}
+
+/// m = 4 with other schedules: a search over base, γ, power and minimum. A schedule by power is given by its value at the first
+/// drop of the learning rate, from which γ follows.
+fn schedules(group: &'static str, recipe: &Recipe, power: f64, authors_gamma: f64) -> Vec<Row> {
+    let [first_drop, second_drop] = [recipe.steps * 2 / 3, recipe.steps * 5 / 6];
+    let falling = |base: f64, at_first_drop: f64, power: f64, min: f64| {
+        let gamma = ((base / at_first_drop).powf(1.0 / power) - 1.0) / first_drop as f64;
+        LambdaSchedule::power(base, four_digits(gamma), power, min)
+    };
+    let stages = [(0, 20.0), (first_drop, 2.0), (second_drop, 0.0)];
+    let stages = stages.map(|(from, value)| Stage { from, value });
+    let alternatives = [
+        ("drop5", "5 at the first drop", falling(1000.0, 5.0, power, 0.0)),
+        ("drop2", "2 at the first drop", falling(1000.0, 2.0, power, 0.0)),
+        ("drop1", "1 at the first drop", falling(1000.0, 1.0, power, 0.0)),
+        ("drop0.5", "0.5 at the first drop", falling(1000.0, 0.5, power, 0.0)),
+        ("drop0.25", "0.25 at the first drop", falling(1000.0, 0.25, power, 0.0)),
+        (
+            "authors-gamma",
+            "the authors' γ",
+            LambdaSchedule::power(1000.0, authors_gamma, power, 0.0),
+        ),
+        ("floor0.5", "1 at the first drop, at least 0.5", falling(1000.0, 1.0, power, 0.5)),
+        ("base100", "from 100, 1 at the first drop", falling(100.0, 1.0, power, 0.0)),
+        ("power5", "power 5, 1 at the first drop", falling(1000.0, 1.0, 5.0, 0.0)),
+        ("stages", "20, 2, 0 with the rate", LambdaSchedule::staged(stages.to_vec())),
+        ("constant5", "5 throughout", LambdaSchedule::constant(5.0)),
+    ];
+    let row = |(variant, words, schedule): (_, &str, Result<_, _>)| {
+        let lambda = Lambda::Schedule(schedule.expect("the schedules of the study are valid"));
+        with_lambda(group, recipe, 4.0, (variant, &format!("λ {words}")), lambda)
+    };
+    alternatives.map(row).to_vec()
+}
+
+/// A number of four digits. Powers differ in their last bits between platforms, and a record belongs to a row only if its recipe
+/// is the row's to the bit.
+fn four_digits(value: f64) -> f64 {
+    format!("{value:.3e}").parse().expect("a formatted number is one")
+}
+
+/// The authors' γ and the recipe's, and the automatic λ, with the paper's networks.
+pub(super) fn lambda_full() -> Vec<Row> {
+    let of_set = |group, name: &str, gamma, power| {
+        let recipe = built_in(name);
+        let authors = LambdaSchedule::power(1000.0, gamma, power, 0.0);
+        let authors = Lambda::Schedule(authors.expect("the authors' schedule is valid"));
+        [
+            Row { paper: None, ..with_margin(group, recipe.clone(), 1.0) },
+            with_lambda(group, &recipe, 4.0, ("authors-gamma", "the authors' γ"), authors),
+            with_lambda(group, &recipe, 4.0, ("", "the recipe's λ"), recipe.lambda.clone()),
+            with_lambda(group, &recipe, 4.0, ("auto", "λ auto"), Lambda::Auto),
+        ]
+    };
+    [of_set("MNIST", "mnist", 2.5e-5, 35.0), of_set("CIFAR10", "cifar10", 2e-5, 45.0)].concat()
+}
+
+/// Every head on MNIST, in the plane and with the whole network. In the plane ten classes are 36° apart,
+/// so that a margin of CosFace above 1 − cos 36° = 0.19 could not be satisfied by all of them.
+pub(super) fn heads() -> Vec<Row> {
+    let of_network = |group, recipe: Recipe, [cosface, arcface, scale]: [f64; 3]| {
+        let heads = [
+            (HeadKind::Softmax, None, None),
+            (HeadKind::LSoftmax, Some(4.0), None),
+            (HeadKind::ASoftmax, Some(4.0), None),
+            (HeadKind::NormSoftmax, None, Some(scale)),
+            (HeadKind::CosFace, Some(cosface), Some(scale)),
+            (HeadKind::ArcFace, Some(arcface), Some(scale)),
+        ];
+        heads.map(|(kind, margin, scale)| {
+            let head = HeadSettings::new(kind, margin, scale).expect("the settings are valid");
+            let recipe = recipe.clone().with_head(head);
+            Row { group, label: head.to_string(), recipe, variant: "", paper: None, lfw: false }
+        })
+    };
+    let quick = Recipe::quick("mnist").expect("the built-in recipes are valid");
+    let plane = of_network("plane", study("mnist-plane"), [0.1, 0.2, 4.0]);
+    plane.into_iter().chain(of_network("MNIST", quick, [0.35, 0.5, 16.0])).collect()
+}
