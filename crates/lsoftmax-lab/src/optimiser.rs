@@ -15,6 +15,9 @@ const VECTORS: [&str; 5] = ["bias", "gamma", "beta", "slope", "log_scale"];
 /// The field of a classifier with its network.
 const TRUNK: &str = "network";
 
+/// The field of a classifier with its head.
+const HEAD: &str = "head";
+
 /// The optimiser of a training run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Optimiser {
@@ -36,12 +39,23 @@ pub struct Sgd {
     /// The weight decay (L2) coefficient, for weights but not for biases, batch norm, slopes and a
     /// learned scale.
     pub weight_decay: f64,
+    /// That of the head's weights, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_weight_decay: Option<f64>,
 }
 
 impl Default for Sgd {
     /// The paper's values: 0.9 and 0.0005.
     fn default() -> Self {
-        Self { momentum: 0.9, nesterov: false, weight_decay: 5e-4 }
+        Self { momentum: 0.9, nesterov: false, weight_decay: 5e-4, head_weight_decay: None }
+    }
+}
+
+impl Sgd {
+    /// With the weight decay of the head as that of all weights.
+    fn of_head(self) -> Self {
+        let weight_decay = self.head_weight_decay.unwrap_or(self.weight_decay);
+        Self { weight_decay, head_weight_decay: None, ..self }
     }
 }
 
@@ -90,10 +104,18 @@ impl Optimiser {
     /// momentum has one.
     pub fn init_rows(&self) -> Option<RowSgd> {
         match self {
-            Self::Sgd(Sgd { momentum, nesterov: false, weight_decay }) => {
-                Some(RowSgd::new(*momentum, *weight_decay))
+            Self::Sgd(sgd @ Sgd { momentum, nesterov: false, .. }) => {
+                Some(RowSgd::new(*momentum, sgd.of_head().weight_decay))
             }
             _ => None,
+        }
+    }
+
+    /// The optimiser of the head's weights where they are not part of a [`Classifier`](crate::model::Classifier).
+    pub fn of_head(&self) -> Self {
+        match self {
+            Self::Sgd(sgd) => Self::Sgd(sgd.of_head()),
+            Self::AdamW(_) => *self,
         }
     }
 
@@ -101,16 +123,18 @@ impl Optimiser {
     /// network is multiplied by `trunk_rate`.
     pub fn init(&self, trunk_rate: f64) -> ModuleOptimizer {
         match self {
-            Self::Sgd(Sgd { momentum, nesterov, weight_decay }) => {
+            Self::Sgd(sgd @ Sgd { momentum, nesterov, .. }) => {
                 // Burn's default dampening is 0.1.
                 let momentum = MomentumConfig::new()
                     .with_momentum(*momentum)
                     .with_dampening(0.0)
                     .with_nesterov(*nesterov);
                 let without_decay = SgdConfig::new().with_momentum(Some(momentum));
-                let decay = WeightDecayConfig::new(*weight_decay as f32);
-                let with_decay = without_decay.clone().with_weight_decay(Some(decay));
-                by_group(with_decay.build(), without_decay.build(), trunk_rate)
+                let [weights, head] = [sgd.weight_decay, sgd.of_head().weight_decay].map(|decay| {
+                    let decay = WeightDecayConfig::new(decay as f32);
+                    without_decay.clone().with_weight_decay(Some(decay)).build()
+                });
+                by_group(weights, head, without_decay.build(), trunk_rate)
             }
             Self::AdamW(AdamW { beta1, beta2, epsilon, weight_decay }) => {
                 let without_decay = AdamWConfig::new()
@@ -118,25 +142,26 @@ impl Optimiser {
                     .with_beta_2(*beta2 as f32)
                     .with_epsilon(*epsilon as f32)
                     .with_weight_decay(0.0);
-                let with_decay = without_decay.clone().with_weight_decay(*weight_decay as f32);
-                by_group(with_decay.build(), without_decay.build(), trunk_rate)
+                let weights = without_decay.clone().with_weight_decay(*weight_decay as f32).build();
+                by_group(weights.clone(), weights, without_decay.build(), trunk_rate)
             }
         }
     }
 }
 
-/// One optimiser for weights and one for [`VECTORS`], each at another rate in the network.
-fn by_group<O: Optimizer>(weights: O, vectors: O, trunk_rate: f64) -> ModuleOptimizer {
+/// One optimiser for the network's weights, one for the head's and one for [`VECTORS`], in the network at another rate.
+fn by_group<O: Optimizer>(weights: O, head: O, vectors: O, trunk_rate: f64) -> ModuleOptimizer {
     let no_clipping = || -> Option<GradientClipping> { None };
-    let group = ParamGroup::from_any_predicates(VECTORS.into());
-    let both =
-        ModuleOptimizer::from(weights.clone()).with_group(group, vectors.clone(), no_clipping());
-    if trunk_rate == 1.0 {
-        return both;
-    }
     // The last group that matches counts.
+    let group = ParamGroup::from_any_predicates(VECTORS.into());
+    let all = ModuleOptimizer::from(weights.clone())
+        .with_group(ParamGroup::from_predicate(HEAD), head, no_clipping())
+        .with_group(group, vectors.clone(), no_clipping());
+    if trunk_rate == 1.0 {
+        return all;
+    }
     let trunk = ParamGroup::from_predicate(TRUNK);
-    let all = both.with_group(trunk, AtRate(weights, trunk_rate), no_clipping());
+    let all = all.with_group(trunk, AtRate(weights, trunk_rate), no_clipping());
     VECTORS.into_iter().fold(all, |all, vector| {
         let group = ParamGroup::from_predicates(vec![TRUNK, vector]);
         all.with_group(group, AtRate(vectors.clone(), trunk_rate), no_clipping())

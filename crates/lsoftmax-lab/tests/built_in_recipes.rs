@@ -117,7 +117,7 @@ fn of_the_paper() -> impl Iterator<Item = &'static str> {
 fn the_residual_recipe_follows_its_paper() {
     let recipe = Recipe::built_in("cifar10-resnet20").unwrap();
     assert_eq!((recipe.batch, recipe.validation, recipe.steps), (128, 5000, 64_000));
-    let sgd = Sgd { momentum: 0.9, weight_decay: 1e-4, nesterov: false };
+    let sgd = Sgd { momentum: 0.9, weight_decay: 1e-4, ..Sgd::default() };
     assert_eq!(recipe.optimiser(), sgd.into());
     assert_eq!(recipe.augment, Augment::CIFAR10_PLUS);
     let rates = LearningRate::Steps { rate: 0.1, factor: 0.1, at: vec![32_000, 48_000] };
@@ -138,7 +138,7 @@ fn the_full_recipes_follow_the_paper() {
         let is_of_faces = name.starts_with("lfw");
         let validation = if is_of_faces { 1000 } else { 5000 };
         assert_eq!((recipe.batch, recipe.validation), (256, validation), "{name}");
-        let sgd = Sgd { momentum: 0.9, weight_decay: 5e-4, nesterov: false };
+        let sgd = Sgd { momentum: 0.9, weight_decay: 5e-4, ..Sgd::default() };
         assert_eq!(recipe.optimiser(), sgd.into(), "{name}");
         let augment = match is_of_faces {
             true => Augment { flip: true, ..Augment::NONE },

@@ -18,6 +18,14 @@ use lsoftmax_testing::assert_close;
 /// With gradients of zero a step multiplies what is decayed by 1 − rate · decay and leaves the rest alone.
 #[test]
 fn mistake_09_weight_decay_never_passed_to_the_optimiser() {
+    check_decay(Sgd { weight_decay: 0.5, ..Sgd::default() }, 0.95);
+    let of_head = Sgd { weight_decay: 0.5, head_weight_decay: Some(2.0), ..Sgd::default() };
+    check_decay(of_head, 0.8);
+    check_decay(Sgd { head_weight_decay: Some(0.0), ..of_head }, 1.0);
+}
+
+/// One step at a rate of 0.1 multiplies the network's weights by 0.95 and the head's by `head_factor`.
+fn check_decay(sgd: Sgd, head_factor: f32) {
     let features = FeaturesConfig::linear(2);
     let network = NetworkConfig { input: [1, 2, 2], stages: vec![], features };
     let device = Device::flex().autodiff();
@@ -34,7 +42,6 @@ fn mistake_09_weight_decay_never_passed_to_the_optimiser() {
         let head = model.head.weight.val().into_data().iter::<f32>().collect::<Vec<_>>();
         (weight, bias, head)
     };
-    let sgd = Sgd { weight_decay: 0.5, ..Sgd::default() };
     let mut learner = Learner::new(model, &sgd.into(), Objective::Head);
     let before = values(learner.model());
     let batch = LabelledImages {
@@ -54,9 +61,11 @@ fn mistake_09_weight_decay_never_passed_to_the_optimiser() {
     });
     stepped.unwrap();
     let after = values(learner.model());
-    let decayed = |values: &[f32]| values.iter().map(|value| value * 0.95).collect::<Vec<_>>();
-    assert_close("weights", &after.0, &decayed(&before.0), 1e-6);
-    assert_close("the head's weights", &after.2, &decayed(&before.2), 1e-6);
+    let decayed = |values: &[f32], factor: f32| -> Vec<f32> {
+        values.iter().map(|value| value * factor).collect()
+    };
+    assert_close("weights", &after.0, &decayed(&before.0, 0.95), 1e-6);
+    assert_close("the head's weights", &after.2, &decayed(&before.2, head_factor), 1e-6);
     assert_eq!(after.1, before.1, "a bias is not decayed");
 }
 

@@ -64,7 +64,10 @@ fn an_unknown_key_of_a_described_network_is_found_at_any_depth() {
 #[test]
 fn a_key_without_similar_ones_is_rejected_with_all_known_ones() {
     let told = refused(&with("momentum =", "dampening = 0, momentum =")).to_string();
-    assert!(told.ends_with("the keys here are momentum, nesterov, weight_decay"), "{told}");
+    assert!(
+        told.ends_with("the keys here are momentum, nesterov, weight_decay, head_weight_decay"),
+        "{told}"
+    );
     // A key of another schedule is unknown in this one.
     let told = refused(&with("factor = 0.1,", "factor = 0.1, patience = 3,")).to_string();
     assert!(told.contains("unknown key `learning_rate.patience`"), "{told}");

@@ -47,7 +47,12 @@ fn a_recipe_with_every_key_set_comes_back_from_its_toml() {
         steps: 99,
         learning_rate: LearningRate::Plateau { rate: 0.5, factor: 0.25, patience: 4, drops: 2 },
         warmup: 8,
-        sgd: Some(Sgd { momentum: 0.5, nesterov: true, weight_decay: 0.125 }),
+        sgd: Some(Sgd {
+            momentum: 0.5,
+            nesterov: true,
+            weight_decay: 0.125,
+            head_weight_decay: Some(0.25),
+        }),
         adamw: None,
         seed: 9,
         precision: Precision::F32,

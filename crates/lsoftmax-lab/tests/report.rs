@@ -1,7 +1,7 @@
 //! Tables, documents and the page, from records alone.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lsoftmax::Margin;
 use lsoftmax_lab::head::HeadSettings;
@@ -14,15 +14,43 @@ const IMAGES: u32 = 10_000;
 
 /// Writes a record of MNIST in 3,000 steps in which these test images were wrong.
 fn record(root: &Path, margin: f64, seed: u64, wrong: &[u32]) {
-    let margin = Margin::new(margin).unwrap();
-    let head = HeadSettings::l_softmax(margin);
-    let recipe = Recipe { head, seed, ..Recipe::built_in("mnist").unwrap().scaled(3000) };
-    let path = root.join(format!("records/runs/mnist-m{margin}-3000-s{seed}"));
+    record_of(root, Recipe::built_in("mnist").unwrap().scaled(3000), margin, seed, wrong);
+}
+
+/// Writes a record of faces in 1,600 steps with these accuracies on the folds of LFW.
+fn record_faces(root: &Path, margin: f64, seed: u64, accuracies: &[f64]) {
+    let recipe = Recipe::study("lfw-small").unwrap().scaled(1600);
+    let path = record_of(root, recipe, margin, seed, &[]);
+    let folds = accuracies.iter().enumerate().map(|(fold, accuracy)| {
+        serde_json::json!({ "fold": fold, "pairs": 600, "threshold": 0.5, "accuracy": accuracy })
+    });
+    let mean = accuracies.iter().sum::<f64>() / accuracies.len() as f64;
+    let paper = serde_json::json!({
+        "protocol": "paper",
+        "pairs": 600 * accuracies.len(),
+        "accuracy": mean,
+        "standard_error": 0.0025,
+        "folds": folds.collect::<Vec<_>>(),
+        "auc": null,
+        "eer": null,
+        "tar_at_far": null,
+    });
+    let lfw =
+        serde_json::json!({ "people": 575, "images": 31437, "protocols": [paper], "roc": [] });
+    fs::write(path.join("lfw.json"), lfw.to_string()).unwrap();
+}
+
+/// Writes a record of a recipe with another margin and seed, and returns its directory.
+fn record_of(root: &Path, recipe: Recipe, margin: f64, seed: u64, wrong: &[u32]) -> PathBuf {
+    let head = HeadSettings::l_softmax(Margin::new(margin).unwrap());
+    let recipe = Recipe { head, seed, ..recipe };
+    let (name, steps) = (&recipe.name, recipe.steps);
+    let path = root.join(format!("records/runs/{name}-m{margin}-{steps}-s{seed}"));
     fs::create_dir_all(&path).unwrap();
     fs::write(path.join("recipe.toml"), recipe.to_toml()).unwrap();
     let environment = r#"{"cpu":"a CPU","architecture":"x86_64","system":"linux","path":"avx2","threads":2,"version":"0.1.0","commit":"0123456789abcdef"}"#;
     fs::write(path.join("environment.json"), environment).unwrap();
-    let log = r#"{"kind":"training","step":3000,"loss":0.1,"accuracy":0.5,"angle":30.0,"feature_norm":1.0,"lambda":2.0,"learning_rate":0.001,"images_per_second":100.0}"#;
+    let log = r#"{"kind":"training","step":1600,"loss":0.1,"accuracy":0.5,"angle":30.0,"feature_norm":1.0,"lambda":2.0,"learning_rate":0.001,"images_per_second":100.0}"#;
     fs::write(path.join("metrics.jsonl"), format!("{log}\n")).unwrap();
     let found = |images: u32, wrong: usize| {
         let error = 100.0 * wrong as f64 / f64::from(images);
@@ -30,17 +58,22 @@ fn record(root: &Path, margin: f64, seed: u64, wrong: &[u32]) {
     };
     let (validation, test) = (found(5000, 30), found(IMAGES, wrong.len()));
     let summary = format!(
-        r#"{{"recipe":"mnist","data":"mnist","margin":{margin},"seed":{seed},"steps":3000,"batch":256,"validation":{validation},"test":{test},"seconds":7200.0,"rollbacks":0,"environment":{environment}}}"#
+        r#"{{"recipe":"{name}","data":"{name}","margin":{margin},"seed":{seed},"steps":{steps},"batch":256,"validation":{validation},"test":{test},"seconds":7200.0,"rollbacks":0,"environment":{environment}}}"#
     );
     fs::write(path.join("summary.json"), summary).unwrap();
     let cosines: Vec<Vec<f64>> = (0..10).map(|_| vec![0.25; 10]).collect();
     let details = serde_json::json!({ "wrong": wrong, "cosines": cosines });
     fs::write(path.join("test.json"), details.to_string()).unwrap();
+    path
+}
+
+fn table(name: &str, root: &Path) -> ResultTable {
+    let records = Records::read(&root.join("records")).unwrap();
+    report::table(Experiment::named(name).unwrap(), &records)
 }
 
 fn table2(root: &Path) -> ResultTable {
-    let records = Records::read(&root.join("records")).unwrap();
-    report::table(Experiment::named("table2").unwrap(), &records)
+    table("table2", root)
 }
 
 fn wrong(count: u32) -> Vec<u32> {
@@ -79,6 +112,25 @@ fn one_seed_is_compared_by_the_images_that_were_wrong() {
     assert_eq!(table.rows[1].cells.join(" | "), expected);
     let note = table.notes.iter().find(|note| note.contains("not reached")).unwrap();
     assert!(note.contains("m = 2") && note.contains("softmax"), "{note}");
+}
+
+#[test]
+fn faces_are_compared_over_the_folds_of_lfw() {
+    let root = tempfile::tempdir().unwrap();
+    record_faces(root.path(), 1.0, 1, &[0.87, 0.88, 0.86, 0.89]);
+    record_faces(root.path(), 4.0, 1, &[0.88, 0.89, 0.88, 0.89]);
+    let cells = |row: usize| table("table5", root.path()).rows[row].cells.join(" | ");
+    assert_eq!(cells(0), "softmax | 1,600 | 1 | 87.50 ± 0.25 | – | – | – | – | – | 96.53");
+    // Differences of 1, 1, 2 and 0 points: t = 2.449 with three degrees of freedom.
+    let expected =
+        "L-Softmax, m = 4 | 1,600 | 1 | 88.50 ± 0.25 | – | – | – | +1.00 | 0.092 (f) | 98.71";
+    assert_eq!(cells(1), expected);
+    // Seeds are averaged in every fold; one without softmax of the same seed does not count.
+    record_faces(root.path(), 1.0, 2, &[0.87, 0.88, 0.86, 0.89]);
+    record_faces(root.path(), 4.0, 2, &[0.90, 0.90, 0.88, 0.92]);
+    record_faces(root.path(), 4.0, 3, &[0.99, 0.99, 0.99, 0.99]);
+    // 2, 1.5, 2 and 1.5 points: t = 12.12.
+    assert!(cells(1).ends_with("| +1.75 | 0.001 (f) | 98.71"), "{}", cells(1));
 }
 
 #[test]

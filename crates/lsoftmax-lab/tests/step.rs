@@ -82,7 +82,7 @@ fn accumulated_batches_are_equivalent_to_one_large_batch() {
 fn clipping_scales_all_gradients_to_the_norm_and_leaves_smaller_ones_unchanged() {
     // Without momentum and decay, a step is the rate times the gradient.
     let moved = |clip_norm: Option<f64>| {
-        let sgd = Sgd { momentum: 0.0, weight_decay: 0.0, nesterov: false };
+        let sgd = Sgd { momentum: 0.0, weight_decay: 0.0, ..Sgd::default() };
         let model = learner(Objective::Head).model().clone();
         let mut learner =
             Learner::new(model, &sgd.into(), Objective::Head).with_clip_norm(clip_norm);

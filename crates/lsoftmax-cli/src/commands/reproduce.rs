@@ -35,7 +35,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{KERNELS}\n\n{TRAIN_EXIT_CODES}"))]
 pub struct ReproduceCommand {
-    /// Which of them: table2 to table5, fig2 to fig7, lambda (the study of λ), or all
+    /// Which of them: table2 to table5, fig2 to fig7, a study, or all
     #[arg(value_name = "NAME", default_value = "all", value_parser = experiments())]
     names: Vec<String>,
     /// The length of the runs as a fraction of the paper's, such as 1/6 [default: one that fits each]

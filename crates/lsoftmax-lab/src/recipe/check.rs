@@ -198,9 +198,10 @@ impl Recipe {
             let holds = (value as f32).is_finite() && value >= 0.0;
             number(key, value, "at least 0 and finite", holds)
         };
-        if let Some(Sgd { momentum, nesterov, weight_decay }) = self.sgd {
+        if let Some(Sgd { momentum, nesterov, weight_decay, head_weight_decay }) = self.sgd {
             fraction("sgd.momentum", momentum)?;
             decay("sgd.weight_decay", weight_decay)?;
+            decay("sgd.head_weight_decay", head_weight_decay.unwrap_or(weight_decay))?;
             if nesterov && momentum == 0.0 {
                 let problem = "needs a momentum above 0, but `sgd.momentum` is 0";
                 return Err(InvalidSetting::new("sgd.nesterov", problem));

@@ -42,7 +42,7 @@ const RECIPE: &[Key] = &[
     ("steps", Value),
     ("learning_rate", Schedule(LEARNING_RATE)),
     ("warmup", Value),
-    ("sgd", Table(&[("momentum", Value), ("nesterov", Value), ("weight_decay", Value)])),
+    ("sgd", Table(SGD)),
     ("adamw", Table(ADAMW)),
     ("seed", Value),
     ("precision", Value),
@@ -62,6 +62,13 @@ const HEAD: &[Key] = &[
     ("scale", Value),
     ("learned_scale", Value),
     ("sample_rate", Value),
+];
+
+const SGD: &[Key] = &[
+    ("momentum", Value),
+    ("nesterov", Value),
+    ("weight_decay", Value),
+    ("head_weight_decay", Value),
 ];
 
 const ADAMW: &[Key] =

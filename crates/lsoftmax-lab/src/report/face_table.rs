@@ -3,8 +3,8 @@
 use lsoftmax_faces::{Protocol, Verification};
 
 use super::result_table::{ResultRow, ResultTable, SEEDS};
-use super::tables::{RowRecords, by_row, grouped, signed};
-use crate::records::{Record, Records, Sample};
+use super::tables::{Comparison, RowRecords, by_row, common_seeds, grouped};
+use crate::records::{Record, Records, Sample, paired_t_test};
 use crate::reproduce::Row;
 
 /// The protocols in the order of the columns: the paper's first.
@@ -15,7 +15,7 @@ const PROTOCOLS: [Protocol; 4] =
 pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> ResultTable {
     let mut head: Vec<String> = ["", "steps", SEEDS].map(String::from).into();
     head.extend(PROTOCOLS.map(|protocol| format!("{}, %", protocol.name())));
-    head.extend(["vs softmax", "the paper's, %"].map(String::from));
+    head.extend(["vs softmax", "p", "the paper's, %"].map(String::from));
     let mut table = ResultTable { title: title.into(), head, ..ResultTable::default() };
     let all = by_row(rows, records);
     for RowRecords { row, steps, records } in all.iter().filter(|entry| !entry.records.is_empty()) {
@@ -25,8 +25,10 @@ pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> Result
         cells.extend(PROTOCOLS.map(|protocol| accuracy_text(records, protocol)));
         let softmax =
             all.iter().find(|other| other.steps == *steps && std::ptr::eq(other.row, &rows[0]));
-        let compared = softmax.filter(|softmax| !std::ptr::eq(softmax.row, *row));
-        cells.push(signed(compared.and_then(|softmax| difference(records, &softmax.records))));
+        let compared = softmax
+            .filter(|softmax| !std::ptr::eq(softmax.row, *row))
+            .and_then(|softmax| compare(records, &softmax.records));
+        cells.extend(Comparison::cells(compared.as_ref()));
         cells
             .push(row.paper.map_or("–".into(), |paper| format!("{:.2}", 100.0 - paper.test_error)));
         let runs = records.iter().map(|record| (record.recipe.seed, record.id.clone())).collect();
@@ -46,7 +48,8 @@ pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> Result
     });
     table.notes.push(format!(
         "Accuracy on the pairs of LFW by four protocols, mean of the folds ± standard error over folds; with several seeds their mean. \
-         The difference to softmax is by the paper's protocol, over common seeds. Every row has the same budget{data}. The paper trains on \
+         The difference to softmax is by the paper's protocol, over common seeds; p: paired t-test over its folds (f), which knows nothing of \
+         what another seed would give. Every row has the same budget{data}. The paper trains on \
          490,000 images of more than 10,000 people, and larger ones: its accuracies are here to compare the order of the losses, not the numbers."
     ));
     table
@@ -72,15 +75,20 @@ fn accuracy_text(records: &[&Record], protocol: Protocol) -> String {
     }
 }
 
-/// The mean difference of the accuracies in percent by the paper's protocol, over common seeds.
-fn difference(records: &[&Record], softmax: &[&Record]) -> Option<f64> {
-    let accuracy = |record: &Record| Some(100.0 * verification(record, Protocol::Paper)?.accuracy);
-    let differences: Vec<f64> = records
-        .iter()
-        .filter_map(|record| {
-            let other = softmax.iter().find(|other| other.recipe.seed == record.recipe.seed)?;
-            Some(accuracy(record)? - accuracy(other)?)
-        })
+/// How the accuracies by the paper's protocol differ from softmax, in percent. Every fold has people of its own, so the test is paired
+/// over folds; the differences of a fold are averaged over common seeds.
+fn compare(records: &[&Record], softmax: &[&Record]) -> Option<Comparison> {
+    let folds = |record: &Record| -> Option<Vec<f64>> {
+        let folds = &verification(record, Protocol::Paper)?.folds;
+        Some(folds.iter().map(|fold| 100.0 * fold.accuracy).collect())
+    };
+    let pairs: Vec<(Vec<f64>, Vec<f64>)> = common_seeds(records, softmax)
+        .filter_map(|(record, softmax)| folds(record).zip(folds(softmax)))
         .collect();
-    Sample::of(&differences).map(|sample| sample.mean)
+    let folds = pairs.iter().map(|(a, b)| a.len().min(b.len())).min()?;
+    let differences: Vec<f64> = (0..folds)
+        .map(|fold| pairs.iter().map(|(a, b)| a[fold] - b[fold]).sum::<f64>() / pairs.len() as f64)
+        .collect();
+    let difference = Sample::of(&differences)?.mean;
+    Some(Comparison { difference, p: paired_t_test(&differences).map(|p| (p, 'f')) })
 }

@@ -84,8 +84,7 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
         let compared = softmax
             .filter(|_| !row.is_softmax())
             .and_then(|softmax| Comparison::of(records, &softmax.records, columns.compared()));
-        cells.push(signed(compared.as_ref().map(|compared| compared.difference)));
-        cells.push(compared.map_or("–".into(), |compared| compared.p_text()));
+        cells.extend(Comparison::cells(compared.as_ref()));
         let runs = records.iter().map(|record| (record.recipe.seed, record.id.clone())).collect();
         table.rows.push(ResultRow { cells, runs });
     }
@@ -167,12 +166,23 @@ fn errors(records: &[&Record], measure: fn(&Record) -> Option<f64>) -> Vec<f64> 
     done.filter_map(|record| measure(record)).collect()
 }
 
+/// The runs that have the seed of a run with softmax, each with that run.
+pub(super) fn common_seeds<'a>(
+    records: &[&'a Record],
+    softmax: &[&'a Record],
+) -> impl Iterator<Item = (&'a Record, &'a Record)> {
+    records.iter().filter_map(|record| {
+        let same = |other: &&&Record| other.recipe.seed == record.recipe.seed;
+        softmax.iter().find(same).map(|other| (*record, *other))
+    })
+}
+
 /// How runs differ from those with softmax.
-struct Comparison {
+pub(super) struct Comparison {
     /// The mean difference over common seeds.
-    difference: f64,
+    pub difference: f64,
     /// The p-value, and the letter of its test.
-    p: Option<(f64, char)>,
+    pub p: Option<(f64, char)>,
 }
 
 impl Comparison {
@@ -181,13 +191,7 @@ impl Comparison {
         softmax: &[&Record],
         measure: fn(&Record) -> Option<f64>,
     ) -> Option<Self> {
-        let pairs: Vec<(&Record, &Record)> = records
-            .iter()
-            .filter_map(|record| {
-                let same = |other: &&&Record| other.recipe.seed == record.recipe.seed;
-                softmax.iter().find(same).map(|other| (*record, *other))
-            })
-            .collect();
+        let pairs: Vec<(&Record, &Record)> = common_seeds(records, softmax).collect();
         let differences: Vec<f64> =
             pairs.iter().filter_map(|(a, b)| Some(measure(a)? - measure(b)?)).collect();
         let difference = Sample::of(&differences)?.mean;
@@ -201,12 +205,14 @@ impl Comparison {
         Some(Self { difference, p })
     }
 
-    fn p_text(&self) -> String {
-        match self.p {
+    /// The difference and its p-value as cells of a table.
+    pub fn cells(comparison: Option<&Self>) -> [String; 2] {
+        let p = match comparison.and_then(|comparison| comparison.p) {
             None => "–".into(),
             Some((p, test)) if p < 0.001 => format!("< 0.001 ({test})"),
             Some((p, test)) => format!("{p:.3} ({test})"),
-        }
+        };
+        [signed(comparison.map(|comparison| comparison.difference)), p]
     }
 }
 
@@ -225,7 +231,7 @@ fn error_text(sample: Option<Sample>, records: &[&Record]) -> String {
 }
 
 /// A difference with its sign.
-pub(super) fn signed(difference: Option<f64>) -> String {
+fn signed(difference: Option<f64>) -> String {
     match difference.map(|difference| format!("{difference:+.2}")) {
         None => "–".into(),
         Some(text) if ["+0.00", "-0.00"].contains(&text.as_str()) => "0.00".into(),

@@ -1,11 +1,13 @@
 //! The project's own studies, of λ and of heads: which runs they need.
 
 use lsoftmax::{LambdaSchedule, Stage};
+use lsoftmax_nn::Activation;
 
 use super::Row;
-use super::experiments::{built_in, study, with_margin};
+use super::experiments::{built_in, study, with_lambda, with_margin};
 use crate::head::{HeadKind, HeadSettings};
-use crate::recipe::{Lambda, Recipe};
+use crate::optimiser::Sgd;
+use crate::recipe::{Lambda, LearningRate, NetworkChoice, Recipe};
 
 /// λ for small networks and few images, where every schedule can be tried with several seeds: the recipe's and the automatic
 /// one on every data set, others on two of them.
@@ -24,19 +26,6 @@ pub(super) fn lambda() -> Vec<Row> {
     rows
 }
 
-/// A row with a λ that is not the paper's.
-fn with_lambda(
-    group: &'static str,
-    recipe: &Recipe,
-    m: f64,
-    (variant, words): (&'static str, &str),
-    lambda: Lambda,
-) -> Row {
-    let recipe = Recipe { lambda, ..recipe.clone() };
-    let label = format!("m = {m}, {words}");
-    Row { label, variant, paper: None, ..with_margin(group, recipe, m) }
-}
-
 /// Softmax, and m = 4, 2 and 3 with the recipe's λ and the automatic one.
 fn recipe_and_auto(group: &'static str, recipe: &Recipe) -> Vec<Row> {
     let margins = [4.0, 2.0, 3.0].into_iter().flat_map(|m| {
@@ -52,7 +41,10 @@ fn recipe_and_auto(group: &'static str, recipe: &Recipe) -> Vec<Row> {
 /// m = 4 with other schedules: a search over base, γ, power and minimum. A schedule by power is given by its value at the first
 /// drop of the learning rate, from which γ follows.
 fn schedules(group: &'static str, recipe: &Recipe, power: f64, authors_gamma: f64) -> Vec<Row> {
-    let [first_drop, second_drop] = [recipe.steps * 2 / 3, recipe.steps * 5 / 6];
+    let LearningRate::Steps { at: drops, .. } = &recipe.learning_rate else {
+        unreachable!("the learning rate of the study drops at steps");
+    };
+    let (first_drop, second_drop) = (drops[0], drops[1]);
     let falling = |base: f64, at_first_drop: f64, power: f64, min: f64| {
         let gamma = ((base / at_first_drop).powf(1.0 / power) - 1.0) / first_drop as f64;
         LambdaSchedule::power(base, four_digits(gamma), power, min)
@@ -87,6 +79,53 @@ fn schedules(group: &'static str, recipe: &Recipe, power: f64, authors_gamma: f6
 /// is the row's to the bit.
 fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("a formatted number is one")
+}
+
+/// What else may decide whether a margin lowers the error, each with small networks and the automatic λ: the learning rate, the
+/// feature layer, weight decay. Length is another, by `--scale`.
+pub(super) fn conditions() -> Vec<Row> {
+    type Change = fn(&mut Recipe);
+    let conditions: [(&str, [&str; 2], Change); 6] = [
+        ("auto", ["MNIST", "CIFAR10"], |_| ()),
+        ("rate0.03", ["MNIST, rate 0.03", "CIFAR10, rate 0.03"], |recipe| {
+            if let LearningRate::Steps { rate, .. } = &mut recipe.learning_rate {
+                *rate = 0.03;
+            }
+        }),
+        ("linear-features", ["MNIST, linear features", "CIFAR10, linear features"], |recipe| {
+            with_activation(recipe, Activation::None);
+        }),
+        ("relu-features", ["MNIST, ReLU features", "CIFAR10, ReLU features"], |recipe| {
+            with_activation(recipe, Activation::Relu);
+        }),
+        (
+            "no-head-decay",
+            ["MNIST, no weight decay in the head", "CIFAR10, no weight decay in the head"],
+            |recipe| recipe.sgd = Some(Sgd { head_weight_decay: Some(0.0), ..Sgd::default() }),
+        ),
+        ("no-decay", ["MNIST, no weight decay", "CIFAR10, no weight decay"], |recipe| {
+            recipe.sgd = Some(Sgd { weight_decay: 0.0, ..Sgd::default() });
+        }),
+    ];
+    let of_set = |set: usize, name: &str| {
+        let recipe = study(name);
+        conditions.iter().flat_map(move |(variant, groups, change)| {
+            let mut recipe = recipe.clone();
+            change(&mut recipe);
+            let auto = with_lambda(groups[set], &recipe, 4.0, (variant, "λ auto"), Lambda::Auto);
+            // The runs of the recipe itself are those of the study of λ.
+            let variant = if *variant == "auto" { "" } else { variant };
+            [Row { variant, paper: None, ..with_margin(groups[set], recipe, 1.0) }, auto]
+        })
+    };
+    of_set(0, "mnist-small").chain(of_set(1, "cifar10-small")).collect()
+}
+
+/// With another activation of the feature layer; without one it has no batch norm either.
+fn with_activation(recipe: &mut Recipe, activation: Activation) {
+    if let NetworkChoice::Described(network) = &mut recipe.network {
+        network.features.activation = activation;
+    }
 }
 
 /// The authors' γ and the recipe's, and the automatic λ, with the paper's networks.

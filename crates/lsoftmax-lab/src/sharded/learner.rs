@@ -90,7 +90,7 @@ impl ShardedLearner {
         let learner = Self {
             trunk: Some(trunk),
             optimiser: optimiser.init(trunk_rate),
-            shards: TrainedShards::new(head, &optimiser, is_drawn),
+            shards: TrainedShards::new(head, &optimiser.of_head(), is_drawn),
             objective: recipe.loss,
             clip_norm: recipe.clip_norm,
             seed: is_drawn.then_some(recipe.seed),
