@@ -19,7 +19,12 @@ fn record(root: &Path, margin: f64, seed: u64, wrong: &[u32]) {
 
 /// Writes a record of faces in 1,600 steps with these accuracies on the folds of LFW.
 fn record_faces(root: &Path, margin: f64, seed: u64, accuracies: &[f64]) {
-    let recipe = Recipe::study("lfw-small").unwrap().scaled(1600);
+    record_longer_faces(root, 1600, margin, seed, accuracies);
+}
+
+/// The same for any number of steps.
+fn record_longer_faces(root: &Path, steps: u64, margin: f64, seed: u64, accuracies: &[f64]) {
+    let recipe = Recipe::study("lfw-small").unwrap().scaled(steps);
     let path = record_of(root, recipe, margin, seed, &[]);
     let folds = accuracies.iter().enumerate().map(|(fold, accuracy)| {
         serde_json::json!({ "fold": fold, "pairs": 600, "threshold": 0.5, "accuracy": accuracy })
@@ -35,8 +40,7 @@ fn record_faces(root: &Path, margin: f64, seed: u64, accuracies: &[f64]) {
         "eer": null,
         "tar_at_far": null,
     });
-    let lfw =
-        serde_json::json!({ "people": 575, "images": 31437, "protocols": [paper], "roc": [] });
+    let lfw = serde_json::json!({ "people": 575, "images": 31437, "protocols": [paper], "roc": [[0.0, 0.0], [0.1, 0.9], [1.0, 1.0]] });
     fs::write(path.join("lfw.json"), lfw.to_string()).unwrap();
 }
 
@@ -131,6 +135,24 @@ fn faces_are_compared_over_the_folds_of_lfw() {
     record_faces(root.path(), 4.0, 3, &[0.99, 0.99, 0.99, 0.99]);
     // 2, 1.5, 2 and 1.5 points: t = 12.12.
     assert!(cells(1).ends_with("| +1.75 | 0.001 (f) | 98.71"), "{}", cells(1));
+}
+
+#[test]
+fn figures_compare_runs_of_one_length() {
+    let root = tempfile::tempdir().unwrap();
+    let accuracies = [0.87, 0.88];
+    record_faces(root.path(), 1.0, 1, &accuracies);
+    record_faces(root.path(), 4.0, 1, &accuracies);
+    record_longer_faces(root.path(), 6400, 1.0, 1, &accuracies);
+    let records = Records::read(&root.path().join("records")).unwrap();
+    let out = root.path().join("report");
+    report::write(&records, root.path(), &out).unwrap();
+    let labels = |steps: u64| {
+        let svg = fs::read_to_string(out.join(format!("table5-roc-{steps}.svg"))).unwrap();
+        ["softmax", "L-Softmax, m = 4"].map(|label| svg.contains(label))
+    };
+    assert_eq!(labels(1600), [true, true]);
+    assert_eq!(labels(6400), [true, false]);
 }
 
 #[test]

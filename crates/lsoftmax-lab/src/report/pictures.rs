@@ -1,11 +1,13 @@
 //! The paper's figures, from records.
 
+use std::collections::BTreeMap;
+
 use lsoftmax::Margin;
 use lsoftmax_data::DataSource;
 use lsoftmax_faces::Roc;
 
 use super::ReportError;
-use super::tables::{by_row, grouped};
+use super::tables::{RowRecords, by_row, grouped};
 use crate::faces::roc_figure;
 use crate::figures::{
     BoundaryPanel, Chart, Embedding, FigureError, HeatMap, Panel, Picture, Scale, Series,
@@ -57,39 +59,57 @@ pub(super) fn all(records: &Records) -> Result<Vec<NamedPicture>, ReportError> {
     Ok(pictures)
 }
 
-/// The best evidence for each row that has any: the longest run with the lowest seed.
-fn representatives<'a>(rows: &'a [Row], records: &'a Records) -> Vec<(&'a Row, &'a Record)> {
-    let found = by_row(rows, records);
-    let longest = |row: &Row| {
-        let of_row = found.iter().filter(|entry| std::ptr::eq(entry.row, row));
-        let done =
-            of_row.flat_map(|entry| &entry.records).filter(|record| record.summary().is_some());
-        done.max_by_key(|record| (record.recipe.steps, u64::MAX - record.recipe.seed)).copied()
-    };
-    rows.iter().filter_map(|row| longest(row).map(|record| (row, record))).collect()
+/// Rows, each with a run of it.
+type Runs<'a> = Vec<(&'a Row, &'a Record)>;
+
+/// A finished run with the lowest seed for each row of a group, by length.
+fn by_length<'a>(group: &'a [Row], records: &'a Records) -> BTreeMap<u64, Runs<'a>> {
+    let mut lengths = BTreeMap::<u64, Runs>::new();
+    for RowRecords { row, steps, records } in by_row(group, records) {
+        if let Some(record) = records.into_iter().find(|record| record.summary().is_some()) {
+            lengths.entry(steps).or_default().push((row, record));
+        }
+    }
+    lengths
 }
 
-/// Table 5: true by false accept rates.
+/// Runs that can be compared: in every group those of the length that most rows have, and of several the longest.
+fn comparable<'a>(rows: &'a [Row], records: &'a Records) -> Runs<'a> {
+    let of_group = |group| {
+        let lengths = by_length(group, records);
+        lengths.into_values().max_by_key(Vec::len).unwrap_or_default()
+    };
+    rows.chunk_by(|a, b| a.group == b.group).flat_map(of_group).collect()
+}
+
+/// Table 5: true by false accept rates, for every length.
 fn verification(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, FigureError> {
     let rows = experiment.rows();
-    let curves: Vec<(String, Roc)> = representatives(&rows, records)
-        .into_iter()
-        .filter_map(|(row, record)| Some((row, record.lfw.as_ref()?)))
-        .filter(|(_, lfw)| !lfw.roc.is_empty())
-        .map(|(row, lfw)| (row.label.clone(), Roc { points: lfw.roc.clone() }))
-        .collect();
-    if curves.is_empty() {
-        return Ok(Vec::new());
+    let mut drawn = Vec::new();
+    for (steps, runs) in by_length(&rows, records) {
+        let curves: Vec<(String, Roc)> = runs
+            .into_iter()
+            .filter_map(|(row, record)| Some((row, record.lfw.as_ref()?)))
+            .filter(|(_, lfw)| !lfw.roc.is_empty())
+            .map(|(row, lfw)| (row.label.clone(), Roc { points: lfw.roc.clone() }))
+            .collect();
+        if curves.is_empty() {
+            continue;
+        }
+        let caption = format!(
+            "The pairs of LFW after {} steps, by the paper's protocol: principal components, cosine",
+            grouped(steps)
+        );
+        let figure = roc_figure("Verification on LFW", &curves)?;
+        drawn.push((format!("table5-roc-{steps}"), caption, figure));
     }
-    let caption =
-        "The pairs of LFW by the paper's protocol: principal components, cosine".to_owned();
-    Ok(vec![("table5-roc".into(), caption, roc_figure("Verification on LFW", &curves)?)])
+    Ok(drawn)
 }
 
 /// Figure 2: features in the plane.
 fn features(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, FigureError> {
     let rows = experiment.rows();
-    let planes: Vec<(String, Vec<f32>, Vec<f32>, &Plane)> = representatives(&rows, records)
+    let planes: Vec<(String, Vec<f32>, Vec<f32>, &Plane)> = comparable(&rows, records)
         .into_iter()
         .filter_map(|(row, record)| {
             let plane = record.test()?.plane.as_ref()?;
@@ -142,7 +162,7 @@ fn similarity(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, 
     let mut drawn = Vec::new();
     for group in rows.chunk_by(|a, b| a.group == b.group) {
         let DataSource::Set(set) = &group[0].recipe.data else { continue };
-        let panels: Vec<HeatMap> = representatives(group, records)
+        let panels: Vec<HeatMap> = comparable(group, records)
             .iter()
             .filter_map(|(row, record)| {
                 let title = format!("{}, {} steps", row.label, grouped(record.recipe.steps));
@@ -168,7 +188,7 @@ fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, F
     let rows = experiment.rows();
     let mut drawn = Vec::new();
     for group in rows.chunk_by(|a, b| a.group == b.group) {
-        let found: Vec<_> = representatives(group, records)
+        let found: Vec<_> = comparable(group, records)
             .into_iter()
             .filter(|(row, _)| row.recipe.head.margin().value() == 4.0)
             .collect();
@@ -216,7 +236,7 @@ fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, F
 /// Figures 6 and 7: errors by iteration, of the training images and of the test images.
 fn curves(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, FigureError> {
     let rows = experiment.rows();
-    let found = representatives(&rows, records);
+    let found = comparable(&rows, records);
     let training = |metric: &Metric| match metric {
         Metric::Training { step, means, .. } => Some((*step, 100.0 * (1.0 - means.accuracy))),
         _ => None,
