@@ -124,10 +124,9 @@ fn faces_are_compared_over_the_folds_of_lfw() {
     record_faces(root.path(), 1.0, 1, &[0.87, 0.88, 0.86, 0.89]);
     record_faces(root.path(), 4.0, 1, &[0.88, 0.89, 0.88, 0.89]);
     let cells = |row: usize| table("table5", root.path()).rows[row].cells.join(" | ");
-    assert_eq!(cells(0), "softmax | 1,600 | 1 | 87.50 ± 0.25 | – | – | – | – | – | 96.53");
+    assert_eq!(cells(0), "faces, softmax | 1,600 | 1 | 87.50 ± 0.25 | – | – | – | – | – | 96.53");
     // Differences of 1, 1, 2 and 0 points: t = 2.449 with three degrees of freedom.
-    let expected =
-        "L-Softmax, m = 4 | 1,600 | 1 | 88.50 ± 0.25 | – | – | – | +1.00 | 0.092 (f) | 98.71";
+    let expected = "faces, L-Softmax, m = 4 | 1,600 | 1 | 88.50 ± 0.25 | – | – | – | +1.00 | 0.092 (f) | 98.71";
     assert_eq!(cells(1), expected);
     // Seeds are averaged in every fold; one without softmax of the same seed does not count.
     record_faces(root.path(), 1.0, 2, &[0.87, 0.88, 0.86, 0.89]);

@@ -3,7 +3,7 @@
 use lsoftmax_faces::{Protocol, Verification};
 
 use super::result_table::{ResultRow, ResultTable, SEEDS};
-use super::tables::{Comparison, RowRecords, by_row, common_seeds, grouped};
+use super::tables::{Comparison, RowRecords, by_row, common_seeds, grouped, row_label};
 use crate::records::{Record, Records, Sample, paired_t_test};
 use crate::reproduce::Row;
 
@@ -21,10 +21,11 @@ pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> Result
     for RowRecords { row, steps, records } in all.iter().filter(|entry| !entry.records.is_empty()) {
         let seeds: Vec<String> =
             records.iter().map(|record| record.recipe.seed.to_string()).collect();
-        let mut cells = vec![row.label.clone(), grouped(*steps), seeds.join(" ")];
+        let mut cells = vec![row_label(row, rows), grouped(*steps), seeds.join(" ")];
         cells.extend(PROTOCOLS.map(|protocol| accuracy_text(records, protocol)));
-        let softmax =
-            all.iter().find(|other| other.steps == *steps && std::ptr::eq(other.row, &rows[0]));
+        let softmax = all.iter().find(|other| {
+            (other.row.group, other.steps) == (row.group, *steps) && other.row.is_softmax()
+        });
         let compared = softmax
             .filter(|softmax| !std::ptr::eq(softmax.row, *row))
             .and_then(|softmax| compare(records, &softmax.records));

@@ -7,7 +7,7 @@ use lsoftmax_data::DataSource;
 use lsoftmax_faces::Roc;
 
 use super::ReportError;
-use super::tables::{RowRecords, by_row, grouped};
+use super::tables::{RowRecords, by_row, grouped, row_label};
 use crate::faces::roc_figure;
 use crate::figures::{
     BoundaryPanel, Chart, Embedding, FigureError, HeatMap, Panel, Picture, Scale, Series,
@@ -91,7 +91,7 @@ fn verification(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>
             .into_iter()
             .filter_map(|(row, record)| Some((row, record.lfw.as_ref()?)))
             .filter(|(_, lfw)| !lfw.roc.is_empty())
-            .map(|(row, lfw)| (row.label.clone(), Roc { points: lfw.roc.clone() }))
+            .map(|(row, lfw)| (row_label(row, &rows), Roc { points: lfw.roc.clone() }))
             .collect();
         if curves.is_empty() {
             continue;

@@ -39,6 +39,14 @@ pub(super) fn by_row<'a>(rows: &'a [Row], records: &'a Records) -> Vec<RowRecord
     found
 }
 
+/// The name of one of these rows: with its group, if there are several.
+pub(super) fn row_label(row: &Row, rows: &[Row]) -> String {
+    match rows.iter().any(|other| other.group != row.group) {
+        true => format!("{}, {}", row.group, row.label),
+        false => row.label.clone(),
+    }
+}
+
 /// The table of an experiment, of the rows that have records.
 pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
     let rows = experiment.rows();
@@ -54,15 +62,11 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
         head: head.into_iter().map(String::from).collect(),
         ..ResultTable::default()
     };
-    let several_groups = rows.iter().any(|row| row.group != rows[0].group);
     let all = by_row(&rows, records);
     let mut short = Vec::new();
     for entry in all.iter().filter(|entry| !entry.records.is_empty()) {
         let RowRecords { row, steps, records } = entry;
-        let label = match several_groups {
-            true => format!("{}, {}", row.group, row.label),
-            false => row.label.clone(),
-        };
+        let label = row_label(row, &rows);
         let test = Sample::of(&errors(records, Record::test_error));
         let seeds = records.iter().map(|record| record.recipe.seed.to_string());
         let seeds = seeds.collect::<Vec<_>>().join(" ");

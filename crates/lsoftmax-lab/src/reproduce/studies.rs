@@ -85,18 +85,22 @@ fn four_digits(value: f64) -> f64 {
 /// feature layer, weight decay. Length is another, by `--scale`.
 pub(super) fn conditions() -> Vec<Row> {
     type Change = fn(&mut Recipe);
-    let conditions: [(&str, [&str; 2], Change); 6] = [
+    let conditions: [(&str, [&str; 2], Change); 7] = [
         ("auto", ["MNIST", "CIFAR10"], |_| ()),
-        ("rate0.03", ["MNIST, rate 0.03", "CIFAR10, rate 0.03"], |recipe| {
-            if let LearningRate::Steps { rate, .. } = &mut recipe.learning_rate {
-                *rate = 0.03;
-            }
-        }),
+        ("rate0.03", ["MNIST, rate 0.03", "CIFAR10, rate 0.03"], |recipe| set_rate(recipe, 0.03)),
         ("linear-features", ["MNIST, linear features", "CIFAR10, linear features"], |recipe| {
-            with_activation(recipe, Activation::None);
+            set_activation(recipe, Activation::None);
         }),
+        (
+            "linear-features-rate0.01",
+            ["MNIST, linear features, rate 0.01", "CIFAR10, linear features, rate 0.01"],
+            |recipe| {
+                set_activation(recipe, Activation::None);
+                set_rate(recipe, 0.01);
+            },
+        ),
         ("relu-features", ["MNIST, ReLU features", "CIFAR10, ReLU features"], |recipe| {
-            with_activation(recipe, Activation::Relu);
+            set_activation(recipe, Activation::Relu);
         }),
         (
             "no-head-decay",
@@ -121,8 +125,15 @@ pub(super) fn conditions() -> Vec<Row> {
     of_set(0, "mnist-small").chain(of_set(1, "cifar10-small")).collect()
 }
 
-/// With another activation of the feature layer; without one it has no batch norm either.
-fn with_activation(recipe: &mut Recipe, activation: Activation) {
+/// Changes the learning rate before its drops.
+fn set_rate(recipe: &mut Recipe, value: f64) {
+    if let LearningRate::Steps { rate, .. } = &mut recipe.learning_rate {
+        *rate = value;
+    }
+}
+
+/// Changes the activation of the feature layer; without one it has no batch norm either.
+fn set_activation(recipe: &mut Recipe, activation: Activation) {
     if let NetworkChoice::Described(network) = &mut recipe.network {
         network.features.activation = activation;
     }
