@@ -50,7 +50,7 @@ pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> Result
     table.notes.push(format!(
         "Accuracy on the pairs of LFW by four protocols, mean of the folds ± standard error over folds; with several seeds their mean. \
          The difference to softmax is by the paper's protocol, over common seeds; p: paired t-test over its folds (f), which knows nothing of \
-         what another seed would give. Every row has the same budget{data}. The paper trains on \
+         what another seed would give. Rows with as many steps have the same budget{data}. The paper trains on \
          490,000 images of more than 10,000 people, and larger ones: its accuracies are here to compare the order of the losses, not the numbers."
     ));
     table
