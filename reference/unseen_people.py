@@ -13,6 +13,7 @@ import pathlib
 import sys
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 
 def read(path):
@@ -25,32 +26,27 @@ def read(path):
     return (features @ features.T)[left, right], people[left], people[right]
 
 
-def auc(scores, same):
-    """The probability that a pair of one person scores above a pair of two."""
-    order = np.argsort(scores, kind="stable")
-    ranks = np.empty(len(scores))
-    ranks[order] = np.arange(1, len(scores) + 1)
-    count = same.sum()
-    return (ranks[same].sum() - count * (count + 1) / 2) / (count * (~same).sum())
-
-
 def main(paths):
     first, left, right = read(paths[0])
     same = left == right
-    people = np.unique(left)
+    people = np.unique([left, right])
     print(f"{len(people)} people, {len(first):,} pairs, {same.sum():,} of one person")
-    print(f"{paths[0]}: AUC {auc(first, same):.4f}")
+    print(f"{paths[0]}: AUC {roc_auc_score(same, first):.4f}")
     for path in paths[1:]:
         scores, *pairs = read(path)
         assert np.array_equal(pairs, [left, right]), f"{path} is of other images than {paths[0]}"
         without = []
         for person in people:
             kept = (left != person) & (right != person)
-            without.append(auc(scores[kept], same[kept]) - auc(first[kept], same[kept]))
+            of_both = [roc_auc_score(same[kept], each[kept]) for each in (scores, first)]
+            without.append(of_both[0] - of_both[1])
         spread = np.array(without) - np.mean(without)
         error = np.sqrt((len(people) - 1) / len(people) * np.sum(spread**2))
-        value = auc(scores, same)
-        print(f"{path}: AUC {value:.4f}, {value - auc(first, same):+.4f} ± {error:.4f}")
+        value = roc_auc_score(same, scores)
+        difference = value - roc_auc_score(same, first)
+        print(f"{path}: AUC {value:.4f}, {difference:+.4f} ± {error:.4f}")
 
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 main(sys.argv[1:])
