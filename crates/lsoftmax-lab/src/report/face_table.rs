@@ -3,7 +3,7 @@
 use lsoftmax_faces::{Protocol, Verification};
 
 use super::result_table::{ResultRow, ResultTable, SEEDS};
-use super::tables::{Comparison, RowRecords, by_row, common_seeds, grouped, row_label};
+use super::tables::{Comparison, RowRecords, by_row, common_seeds, grouped, row_label, softmax_of};
 use crate::records::{Record, Records, Sample, paired_t_test};
 use crate::reproduce::Row;
 
@@ -18,17 +18,14 @@ pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> Result
     head.extend(["vs softmax", "p", "the paper's, %"].map(String::from));
     let mut table = ResultTable { title: title.into(), head, ..ResultTable::default() };
     let all = by_row(rows, records);
-    for RowRecords { row, steps, records } in all.iter().filter(|entry| !entry.records.is_empty()) {
+    for entry in all.iter().filter(|entry| !entry.records.is_empty()) {
+        let RowRecords { row, steps, records } = entry;
         let seeds: Vec<String> =
             records.iter().map(|record| record.recipe.seed.to_string()).collect();
         let mut cells = vec![row_label(row, rows), grouped(*steps), seeds.join(" ")];
         cells.extend(PROTOCOLS.map(|protocol| accuracy_text(records, protocol)));
-        let softmax = all.iter().find(|other| {
-            (other.row.group, other.steps) == (row.group, *steps) && other.row.is_softmax()
-        });
-        let compared = softmax
-            .filter(|softmax| !std::ptr::eq(softmax.row, *row))
-            .and_then(|softmax| compare(records, &softmax.records));
+        let compared =
+            softmax_of(&all, entry).and_then(|softmax| compare(records, &softmax.records));
         cells.extend(Comparison::cells(compared.as_ref()));
         cells
             .push(row.paper.map_or("–".into(), |paper| format!("{:.2}", 100.0 - paper.test_error)));

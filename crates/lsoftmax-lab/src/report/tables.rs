@@ -39,6 +39,17 @@ pub(super) fn by_row<'a>(rows: &'a [Row], records: &'a Records) -> Vec<RowRecord
     found
 }
 
+/// The runs with softmax of the same group and length, with which others are compared.
+pub(super) fn softmax_of<'a>(
+    all: &'a [RowRecords<'a>],
+    entry: &RowRecords,
+) -> Option<&'a RowRecords<'a>> {
+    let comparable = |other: &&RowRecords| {
+        (other.row.group, other.steps) == (entry.row.group, entry.steps) && other.row.is_softmax()
+    };
+    all.iter().find(comparable).filter(|softmax| !std::ptr::eq(softmax.row, entry.row))
+}
+
 /// The name of one of these rows: with its group, if there are several.
 pub(super) fn row_label(row: &Row, rows: &[Row]) -> String {
     match rows.iter().any(|other| other.group != row.group) {
@@ -82,11 +93,7 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
             let measured = columns.measures().map(|measure| Sample::of(&errors(records, measure)));
             cells.extend(measured.map(|sample| error_text(sample, records)));
         }
-        let softmax = all.iter().find(|other| {
-            (other.row.group, other.steps) == (row.group, *steps) && other.row.is_softmax()
-        });
-        let compared = softmax
-            .filter(|_| !row.is_softmax())
+        let compared = softmax_of(&all, entry)
             .and_then(|softmax| Comparison::of(records, &softmax.records, columns.compared()));
         cells.extend(Comparison::cells(compared.as_ref()));
         let runs = records.iter().map(|record| (record.recipe.seed, record.id.clone())).collect();
