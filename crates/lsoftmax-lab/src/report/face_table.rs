@@ -1,9 +1,11 @@
 //! The table of faces: accuracies on LFW's pairs by every protocol.
 
+use std::collections::BTreeSet;
+
 use lsoftmax_faces::{Protocol, Verification};
 
-use super::result_table::{ResultRow, ResultTable, SEEDS};
-use super::tables::{Comparison, RowRecords, by_row, common_seeds, grouped, row_label, softmax_of};
+use super::result_table::{ResultTable, SEEDS};
+use super::tables::{Comparison, RowRecords, by_row, common_seeds, grouped, softmax_of};
 use crate::records::{Record, Records, Sample, paired_t_test};
 use crate::reproduce::Row;
 
@@ -16,40 +18,48 @@ pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> Result
     let mut head: Vec<String> = ["", "steps", SEEDS].map(String::from).into();
     head.extend(PROTOCOLS.map(|protocol| format!("{}, %", protocol.name())));
     head.extend(["vs softmax", "p", "the paper's, %"].map(String::from));
+    head.extend(["held-out error, %", "training accuracy, %"].map(String::from));
     let mut table = ResultTable { title: title.into(), head, ..ResultTable::default() };
     let all = by_row(rows, records);
     for entry in all.iter().filter(|entry| !entry.records.is_empty()) {
-        let RowRecords { row, steps, records } = entry;
-        let seeds: Vec<String> =
-            records.iter().map(|record| record.recipe.seed.to_string()).collect();
-        let mut cells = vec![row_label(row, rows), grouped(*steps), seeds.join(" ")];
+        let RowRecords { row, records, .. } = entry;
+        let mut cells = entry.first_cells(rows);
         cells.extend(PROTOCOLS.map(|protocol| accuracy_text(records, protocol)));
         let compared =
             softmax_of(&all, entry).and_then(|softmax| compare(records, &softmax.records));
         cells.extend(Comparison::cells(compared.as_ref()));
         cells
             .push(row.paper.map_or("–".into(), |paper| format!("{:.2}", 100.0 - paper.test_error)));
-        let runs = records.iter().map(|record| (record.recipe.seed, record.id.clone())).collect();
-        table.rows.push(ResultRow { cells, runs });
+        cells.extend([Record::validation_error, Record::training_accuracy].map(|f| entry.cell(f)));
+        table.rows.push(entry.result_row(cells));
     }
     if table.rows.is_empty() {
         table.notes.push("There are no records yet.".into());
         return table;
     }
-    let data = all.iter().flat_map(|entry| &entry.records).find_map(|record| record.lfw.as_ref());
-    let data = data.map_or(String::new(), |lfw| {
-        format!(
-            " of {} images of {} people",
-            grouped(lfw.images as u64),
-            grouped(lfw.people as u64)
-        )
-    });
+    let results = all.iter().flat_map(|entry| &entry.records).filter_map(|r| r.lfw.as_ref());
+    let sets: BTreeSet<_> = results.map(|result| [result.images, result.people]).collect();
+    let data = match Vec::from_iter(sets)[..] {
+        [set] => {
+            let [images, people] = set.map(|count| grouped(count as u64));
+            format!(
+                "Rows with as many steps have the same budget of {images} images of {people} people. "
+            )
+        }
+        _ => String::new(),
+    };
     table.notes.push(format!(
         "Accuracy on the pairs of LFW by four protocols, mean of the folds ± standard error over folds; with several seeds their mean. \
          The difference to softmax is by the paper's protocol, over common seeds; p: paired t-test over its folds (f), which knows nothing of \
-         what another seed would give. Rows with as many steps have the same budget{data}. The paper trains on \
-         490,000 images of more than 10,000 people, and larger ones: its accuracies are here to compare the order of the losses, not the numbers."
+         what another seed would give. The held-out error is of other images of the people that were trained on.{data}"
     ));
+    if rows.iter().any(|row| row.paper.is_some()) {
+        table.notes.push(
+            "The paper trains on 490,000 images of more than 10,000 people, and larger ones: its accuracies are here to compare the order of \
+             the losses, not the numbers."
+                .into(),
+        );
+    }
     table
 }
 
@@ -83,7 +93,10 @@ fn compare(records: &[&Record], softmax: &[&Record]) -> Option<Comparison> {
     let pairs: Vec<(Vec<f64>, Vec<f64>)> = common_seeds(records, softmax)
         .filter_map(|(record, softmax)| folds(record).zip(folds(softmax)))
         .collect();
-    let folds = pairs.iter().map(|(a, b)| a.len().min(b.len())).min()?;
+    let folds = pairs.first()?.0.len();
+    if pairs.iter().any(|(a, b)| [a.len(), b.len()] != [folds; 2]) {
+        return None;
+    }
     let differences: Vec<f64> = (0..folds)
         .map(|fold| pairs.iter().map(|(a, b)| a[fold] - b[fold]).sum::<f64>() / pairs.len() as f64)
         .collect();

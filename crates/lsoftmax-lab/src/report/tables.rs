@@ -15,6 +15,31 @@ pub(super) struct RowRecords<'a> {
     pub records: Vec<&'a Record>,
 }
 
+impl RowRecords<'_> {
+    /// The cells with which a row of a table begins: its name among `rows`, its length, its seeds.
+    pub fn first_cells(&self, rows: &[Row]) -> Vec<String> {
+        let seeds = self.records.iter().map(|record| record.recipe.seed.to_string());
+        let seeds = seeds.collect::<Vec<_>>().join(" ");
+        vec![row_label(self.row, rows), grouped(self.steps), seeds]
+    }
+
+    /// A row of a table, which links to the records.
+    pub fn result_row(&self, cells: Vec<String>) -> ResultRow {
+        let run = |record: &&Record| (record.recipe.seed, record.id.clone());
+        ResultRow { cells, runs: self.records.iter().map(run).collect() }
+    }
+
+    /// The mean of a measure over the runs that did not diverge, as a cell.
+    pub fn cell(&self, measure: fn(&Record) -> Option<f64>) -> String {
+        error_text(self.sample(measure), &self.records)
+    }
+
+    fn sample(&self, measure: fn(&Record) -> Option<f64>) -> Option<Sample> {
+        let done = self.records.iter().filter(|record| record.summary().is_some());
+        Sample::of(&done.filter_map(|record| measure(record)).collect::<Vec<_>>())
+    }
+}
+
 /// The records of an experiment's rows: by group, then by length, in the order of the rows.
 pub(super) fn by_row<'a>(rows: &'a [Row], records: &'a Records) -> Vec<RowRecords<'a>> {
     let mut found = Vec::new();
@@ -77,27 +102,22 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
     let mut short = Vec::new();
     for entry in all.iter().filter(|entry| !entry.records.is_empty()) {
         let RowRecords { row, steps, records } = entry;
-        let label = row_label(row, &rows);
-        let test = Sample::of(&errors(records, Record::test_error));
-        let seeds = records.iter().map(|record| record.recipe.seed.to_string());
-        let seeds = seeds.collect::<Vec<_>>().join(" ");
-        let mut cells = vec![label.clone(), grouped(*steps), seeds];
+        let mut cells = entry.first_cells(&rows);
         if columns == Columns::Paper {
+            let test = entry.sample(Record::test_error);
             let paper = row.paper.map_or("–".into(), |paper| format!("{:.2}", paper.test_error));
             let difference = test.zip(row.paper).map(|(test, paper)| test.mean - paper.test_error);
-            cells.extend([error_text(test, records), paper, signed(difference)]);
             if difference.zip(row.paper).is_some_and(|(by, paper)| by > paper.tolerance) {
-                short.push(format!("{label} at {} steps", grouped(*steps)));
+                short.push(format!("{} at {} steps", cells[0], grouped(*steps)));
             }
+            cells.extend([error_text(test, records), paper, signed(difference)]);
         } else {
-            let measured = columns.measures().map(|measure| Sample::of(&errors(records, measure)));
-            cells.extend(measured.map(|sample| error_text(sample, records)));
+            cells.extend(columns.measures().map(|measure| entry.cell(measure)));
         }
         let compared = softmax_of(&all, entry)
             .and_then(|softmax| Comparison::of(records, &softmax.records, columns.compared()));
         cells.extend(Comparison::cells(compared.as_ref()));
-        let runs = records.iter().map(|record| (record.recipe.seed, record.id.clone())).collect();
-        table.rows.push(ResultRow { cells, runs });
+        table.rows.push(entry.result_row(cells));
     }
     if table.rows.is_empty() {
         table.notes.push("There are no records yet.".into());
@@ -169,12 +189,6 @@ impl Columns {
             Self::Paper | Self::Angles => Record::test_error,
         }
     }
-}
-
-/// A measure of the runs that did not diverge.
-fn errors(records: &[&Record], measure: fn(&Record) -> Option<f64>) -> Vec<f64> {
-    let done = records.iter().filter(|record| record.summary().is_some());
-    done.filter_map(|record| measure(record)).collect()
 }
 
 /// The runs that have the seed of a run with softmax, each with that run.
