@@ -98,7 +98,7 @@ mod tests {
             |recipe| recipe.batch = 128,
             |recipe| recipe.validation = 4000,
             |recipe| recipe.head = l_softmax(3.0),
-            |recipe| recipe.lambda = Lambda::Auto,
+            |recipe| recipe.lambda = Lambda::constant(5.0).unwrap(),
             |recipe| recipe.precision = lsoftmax::Precision::F32,
         ];
         for (index, change) in changes.into_iter().enumerate() {

@@ -206,6 +206,15 @@ fn table5() -> Vec<Row> {
         lfw: true,
         ..with_margin(group, study("lfw-small-contrastive"), 1.0)
     };
+    // What the batches of the contrastive loss do without it.
+    let by_person = Recipe { images_per_class: Some(4), ..study("lfw-small") };
+    let by_person = Row {
+        label: "softmax, 64 people x 4 images".into(),
+        variant: "by-person",
+        lfw: true,
+        paper: None,
+        ..with_margin(group, by_person, 1.0)
+    };
     // λ falls as early as in SphereFace-20: 1 / step.
     let early = LambdaSchedule::power(1000.0, 0.07775, 1.0, 5.0).expect("a valid schedule");
     let lambdas = [
@@ -229,7 +238,7 @@ fn table5() -> Vec<Row> {
         let recipe = study("lfw-small").with_head(head);
         Row { group, label: label.into(), recipe, variant: "", paper: None, lfw: true }
     });
-    let rows = margins.into_iter().chain(lambdas).chain([contrastive]).chain(successors);
+    let rows = margins.into_iter().chain(lambdas).chain([contrastive, by_person]).chain(successors);
     rows.chain(augmented_faces()).collect()
 }
 

@@ -9,9 +9,9 @@ pub fn file(name: &str, directory: &str) -> String {
     std::fs::read_to_string(format!("{root}{directory}{name}.toml")).unwrap()
 }
 
-/// A recipe's text with a line of it replaced.
+/// The text of MNIST's recipe, with a schedule of λ instead of the automatic one, and with a line of it replaced.
 pub fn with(line: &str, new: &str) -> String {
-    let text = file("mnist", "");
+    let text = file("mnist", "").replace("\"auto\"", LAMBDA);
     assert_eq!(text.matches(line).count(), 1, "{line}");
     text.replace(line, new)
 }
@@ -25,6 +25,6 @@ pub fn lambda(recipe: &Recipe, step: u64) -> f64 {
     recipe.lambda.schedule().expect("a schedule").at(step)
 }
 
-/// λ of the recipe for MNIST.
+/// λ in the text.
 pub const LAMBDA: &str =
     "{ schedule = \"power\", base = 1000, gamma = 1.04e-5, power = 35, min = 0 }";
