@@ -115,7 +115,7 @@ fn features(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Fi
             let plane = record.test()?.plane.as_ref()?;
             let accuracy = 100.0 - record.test_error()?;
             let (name, _) = row.label.split_once(", s =").unwrap_or((&row.label, ""));
-            let title = format!("{name}: {accuracy:.1} %");
+            let title = format!("{name}: {accuracy:.2} %");
             Some((title, plane.features.concat(), plane.weights.concat(), plane))
         })
         .collect();
