@@ -5,7 +5,9 @@ mod program;
 use std::fs;
 use std::path::Path;
 
+use burn::tensor::Device;
 use image::{Rgb, RgbImage};
+use lsoftmax_lab::faces::LfwData;
 use lsoftmax_testing::{assert_documented, key_paths};
 use program::arrays::{PLAIN, npy, read_npy};
 use program::run::done;
@@ -28,6 +30,30 @@ fn draw(folder: &Path, person: &str, image: u32, table: &mut String) {
 }
 
 const HEADER: &str = "path\ta\tb\tc\td\te\tf\tg\th\ti\tj\n";
+
+/// Of all combinations of a pair of one person and a pair of two, the fraction in which the first has the larger cosine; ties count half.
+fn auc(features: &[f32], people: &[&Path]) -> f64 {
+    let width = features.len() / people.len();
+    let row = |index: usize| &features[index * width..][..width];
+    let dot = |a: usize, b: usize| {
+        row(a).iter().zip(row(b)).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
+    };
+    let cosine = |a, b| dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
+    let (mut one, mut two) = (Vec::new(), Vec::new());
+    for left in 0..people.len() {
+        for right in left + 1..people.len() {
+            let list = if people[left] == people[right] { &mut one } else { &mut two };
+            list.push(cosine(left, right));
+        }
+    }
+    let wins = |same: &f64| -> f64 {
+        let win = |other: &f64| {
+            if (same - other).abs() < 1e-12 { 0.5 } else { f64::from(u8::from(same > other)) }
+        };
+        two.iter().map(win).sum()
+    };
+    one.iter().map(wins).sum::<f64>() / (one.len() * two.len()) as f64
+}
 
 #[test]
 fn photographs_become_a_verified_model() {
@@ -147,6 +173,26 @@ fn photographs_become_a_verified_model() {
         printed(run(&["embed", "run", "lfw-aligned", "--out", "e.npy", "--flip", flip]));
         assert_eq!(read_npy(&path.join("e.npy")).shape, [12, columns]);
     }
+
+    printed(run(&["embed", "run", "list/train", "--out", "t.npy", "--flip", "concat"]));
+    let names = fs::read_to_string(path.join("t.json")).expect("the names of the rows");
+    let names: serde_json::Value = serde_json::from_str(&names).expect("JSON");
+    let people = names["names"].as_array().expect("names").iter();
+    let people: Vec<&Path> =
+        people.map(|name| Path::new(name.as_str().unwrap()).parent().unwrap()).collect();
+    let expected = auc(&read_npy(&path.join("t.npy")).values, &people);
+    // Any folder of people will do for those who were held out; these are several.
+    let data = LfwData {
+        images: path.join("lfw-aligned"),
+        pairs: path.join("pairs.txt"),
+        held_out: path.join("list/train"),
+    };
+    let result = data.verify(&path.join("run"), &Device::flex()).expect("a result");
+    let unseen = result.unseen.expect("people who were held out");
+    assert_eq!((unseen.people, unseen.images), (3, people.len()));
+    assert!((unseen.auc - expected).abs() < 1e-6, "{} instead of {expected}", unseen.auc);
+    let data = LfwData { held_out: path.join("nobody"), ..data };
+    assert_eq!(data.verify(&path.join("run"), &Device::flex()).expect("a result").unseen, None);
 
     let gallery = ["identify", "--model", "run", "--gallery", "list/train"];
     let saved = ["--held-out", "list/held-out", "--save", "g.safetensors"];

@@ -66,7 +66,10 @@ fn a_recorded_run_is_in_the_report_and_the_documents_are_checked() {
     assert_says(&sentence, &["README.md differs from the records", "`lsoftmax report`"]);
     let text = printed(at(&["report"]));
     assert_says(&text, &["report/index.html: 2 records", "updated ./README.md"]);
-    assert_says(printed(at(&["report", "--check"])), &["the tables are those of 2 records"]);
+    assert_says(
+        printed(at(&["report", "--check"])),
+        &["tables and figures are those of 2 records"],
+    );
     let page = fs::read_to_string(directory.path().join("report/index.html")).expect("a page");
     assert_says(&page, &["<svg", "Figure 4"]);
 }

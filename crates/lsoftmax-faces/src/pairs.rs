@@ -18,6 +18,24 @@ pub struct Pair {
     pub fold: usize,
 }
 
+impl Pair {
+    /// Every pair of images, in one fold; `people` has the person of each image.
+    ///
+    /// ```
+    /// use lsoftmax_faces::Pair;
+    /// let same: Vec<bool> = Pair::all(&[7, 7, 9]).iter().map(|pair| pair.same).collect();
+    /// assert_eq!(same, [true, false, false]);
+    /// ```
+    pub fn all(people: &[u32]) -> Vec<Self> {
+        let with_later = |left: usize| {
+            let pair =
+                move |right| Self { left, right, same: people[left] == people[right], fold: 0 };
+            (left + 1..people.len()).map(pair)
+        };
+        (0..people.len()).flat_map(with_later).collect()
+    }
+}
+
 /// Pairs of faces, by their rows in a table of embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pairs {

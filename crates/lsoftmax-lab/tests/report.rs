@@ -40,7 +40,7 @@ fn record_longer_faces(root: &Path, steps: u64, margin: f64, seed: u64, accuraci
         "eer": null,
         "tar_at_far": null,
     });
-    let lfw = serde_json::json!({ "people": 575, "images": 31437, "protocols": [paper], "roc": [[0.0, 0.0], [0.1, 0.9], [1.0, 1.0]] });
+    let lfw = serde_json::json!({ "people": 575, "images": 31437, "protocols": [paper], "roc": [[0.0, 0.0], [0.1, 0.9], [1.0, 1.0]], "unseen": { "people": 30, "images": 1544, "auc": 0.9 + 0.02 * seed as f64 } });
     fs::write(path.join("lfw.json"), lfw.to_string()).unwrap();
 }
 
@@ -124,18 +124,18 @@ fn faces_are_compared_over_the_folds_of_lfw() {
     record_faces(root.path(), 1.0, 1, &[0.87, 0.88, 0.86, 0.89]);
     record_faces(root.path(), 4.0, 1, &[0.88, 0.89, 0.88, 0.89]);
     let cells = |row: usize| table("table5", root.path()).rows[row].cells.join(" | ");
-    let expected =
-        "faces, softmax | 1,600 | 1 | 87.50 ± 0.25 | – | – | – | – | – | 96.53 | 0.60 | 50.00";
+    let expected = "faces, softmax | 1,600 | 1 | 87.50 ± 0.25 | – | – | – | – | – | 96.53 | 0.920 | 0.60 | 50.00";
     assert_eq!(cells(0), expected);
     // Differences of 1, 1, 2 and 0 points: t = 2.449 with three degrees of freedom.
-    let expected = "faces, L-Softmax, m = 4 | 1,600 | 1 | 88.50 ± 0.25 | – | – | – | +1.00 | 0.092 (f) | 98.71 | 0.60 | 50.00";
+    let expected = "faces, L-Softmax, m = 4 | 1,600 | 1 | 88.50 ± 0.25 | – | – | – | +1.00 | 0.092 (f) | 98.71 | 0.920 | 0.60 | 50.00";
     assert_eq!(cells(1), expected);
     // Seeds are averaged in every fold; one without softmax of the same seed does not count.
     record_faces(root.path(), 1.0, 2, &[0.87, 0.88, 0.86, 0.89]);
     record_faces(root.path(), 4.0, 2, &[0.90, 0.90, 0.88, 0.92]);
     record_faces(root.path(), 4.0, 3, &[0.99, 0.99, 0.99, 0.99]);
     // 2, 1.5, 2 and 1.5 points: t = 12.12.
-    assert!(cells(1).contains("| +1.75 | 0.001 (f) | 98.71"), "{}", cells(1));
+    // The AUC of three seeds is 0.92, 0.94 and 0.96.
+    assert!(cells(1).contains("| +1.75 | 0.001 (f) | 98.71 | 0.940 ± 0.020 |"), "{}", cells(1));
     // Folds of another number are of other pairs: there is nothing to compare.
     record_faces(root.path(), 4.0, 2, &[0.90, 0.90]);
     assert!(cells(1).contains("| – | – | 98.71"), "{}", cells(1));
@@ -201,6 +201,23 @@ fn documents_are_checked_and_updated() {
     let records = Records::read(&root.path().join("records")).unwrap();
     let outdated = report::outdated(root.path(), &records).unwrap();
     assert!(outdated[0].difference.contains("0.43 ± 0.01"), "{}", outdated[0].difference);
+}
+
+#[test]
+fn a_copy_of_a_figure_is_checked_and_renewed() {
+    let root = tempfile::tempdir().unwrap();
+    let records = Records::read(&root.path().join("records")).unwrap();
+    let (copy, other) = (root.path().join("docs/fig3.svg"), root.path().join("docs/own.svg"));
+    fs::create_dir(root.path().join("docs")).unwrap();
+    fs::write(&copy, "<svg/>").unwrap();
+    fs::write(&other, "<svg/>").unwrap();
+    let outdated = report::outdated(root.path(), &records).unwrap();
+    assert_eq!(outdated.iter().map(|found| &found.path).collect::<Vec<_>>(), [&copy]);
+    let out = root.path().join("report");
+    report::write(&records, root.path(), &out).unwrap();
+    assert_eq!(fs::read(&copy).unwrap(), fs::read(out.join("fig3.svg")).unwrap());
+    assert_eq!(fs::read_to_string(&other).unwrap(), "<svg/>");
+    assert!(report::outdated(root.path(), &records).unwrap().is_empty());
 }
 
 #[test]

@@ -14,12 +14,13 @@ use crate::output::tell;
 const EXAMPLES: &str = "\
 Examples:
   lsoftmax report                                       report/index.html, and the figures as SVG and PNG
-  lsoftmax report --check                               are the documents' tables those of the records?";
+  lsoftmax report --check                               are the documents those of the records?";
 
 /// Make tables and figures from the records of finished runs
 ///
 /// Writes a self-contained page and the figures, and updates the tables between the markers
-/// `<!-- report:NAME -->` and `<!-- /report:NAME -->` in README.md and docs/*.md.
+/// `<!-- report:NAME -->` and `<!-- /report:NAME -->` in README.md and docs/*.md, and the figures that
+/// docs/ has under the same names.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct ReportCommand {
@@ -29,7 +30,8 @@ pub struct ReportCommand {
     /// The directory of README.md and docs/
     #[arg(long, value_name = "DIR", default_value = ".")]
     documents: PathBuf,
-    /// Change nothing; exit code 1 and the difference if a document's table is not what the records say
+    /// Change nothing; exit code 1 and the difference if a document's table or figure is not what the
+    /// records say
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -44,7 +46,10 @@ impl ReportCommand {
         if self.check {
             let outdated = report::outdated(&self.documents, &records)?;
             let Some(first) = outdated.first() else {
-                return Ok(format!("the tables are those of {} records", records.all().len()));
+                return Ok(format!(
+                    "tables and figures are those of {} records",
+                    records.all().len()
+                ));
             };
             for Outdated { path, difference, .. } in &outdated {
                 tell(&format!("{}\n{difference}", path.display()));

@@ -1,4 +1,4 @@
-//! The evaluation of Table 5: the pairs of LFW, by all protocols.
+//! The evaluation of Table 5: the pairs of LFW, by all protocols, and unseen people from the sources of the training images.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,17 +9,22 @@ use lsoftmax_data::{DataDir, DataSource, count_folder};
 use lsoftmax_faces::{FacesError, Protocol, Roc, Verification};
 use serde::{Deserialize, Serialize};
 
-use super::{FaceError, PairsOfImages, verify_images};
+use super::{FaceError, PairsOfImages, UnseenPeople, verify_images};
+use crate::inference::InferenceError;
+use crate::model_file::TrainedModel;
 use crate::recipe::Recipe;
 use crate::run::RECIPE;
 
-/// Where the evaluation is, in the directory of data sets: LFW aligned by `lsoftmax faces align`, and its pairs.
+/// Where the evaluation is, in the directory of data sets: LFW aligned by `lsoftmax faces align`, its pairs, and the people that
+/// `lsoftmax faces list` held out.
 #[derive(Clone, Debug)]
 pub struct LfwData {
     /// The aligned images.
     pub images: PathBuf,
     /// The pairs.
     pub pairs: PathBuf,
+    /// The people who were held out. They are the same for all models, so that these can be compared.
+    pub held_out: PathBuf,
 }
 
 /// The number of points of a recorded curve.
@@ -36,6 +41,9 @@ pub struct LfwResult {
     pub protocols: Vec<Verification>,
     /// False and true accept rates by the paper's protocol, thinned.
     pub roc: Vec<(f64, f64)>,
+    /// The people who were held out, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<UnseenPeople>,
 }
 
 impl LfwResult {
@@ -49,7 +57,11 @@ impl LfwData {
     /// Its place in the directory of data sets.
     pub fn new(data: &DataDir) -> Self {
         let path = data.path();
-        Self { images: path.join("lfw-aligned"), pairs: path.join("lfw").join("pairs.txt") }
+        Self {
+            images: path.join("lfw-aligned"),
+            pairs: path.join("lfw/pairs.txt"),
+            held_out: path.join("faces-list/held-out"),
+        }
     }
 
     /// What is missing, if anything, and how to make it.
@@ -61,7 +73,7 @@ impl LfwData {
         ))
     }
 
-    /// Verifies the pairs with the model of a run.
+    /// Verifies the pairs, and those of the people who were held out, with the model of a run.
     ///
     /// # Errors
     /// When the model or the images cannot be read, or do not fit together.
@@ -79,7 +91,14 @@ impl LfwData {
             DataSource::Folder(folder) => count_folder(folder).map_err(FacesError::from)?,
             DataSource::Set(_) => (0, 0),
         };
-        Ok(LfwResult { people, images, protocols: verified.results, roc })
+        let unseen = match self.held_out.is_dir() {
+            true => {
+                let model = TrainedModel::read(run, device).map_err(InferenceError::from)?;
+                UnseenPeople::of(&model, &self.held_out)?
+            }
+            false => None,
+        };
+        Ok(LfwResult { people, images, protocols: verified.results, roc, unseen })
     }
 }
 

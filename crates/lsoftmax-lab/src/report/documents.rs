@@ -1,4 +1,4 @@
-//! Tables in Markdown documents, between markers.
+//! Tables in Markdown documents, between markers, and copies of figures beside them.
 //!
 //! ```text
 //! <!-- report:table2 -->
@@ -9,26 +9,26 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{ReportError, tables};
+use super::{ReportError, pictures, tables};
 use crate::records::Records;
 use crate::reproduce::Experiment;
 
-/// A document whose tables differ from the records.
+/// A document whose tables differ from the records, or a figure that does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outdated {
-    /// The document.
+    /// The document or figure.
     pub path: PathBuf,
-    /// Its text with the tables of the records.
+    /// Its text with the tables of the records, or the figure of the records as SVG.
     pub text: String,
-    /// The lines that differ: those of the document with `-`, those of the records with `+`.
+    /// The lines that differ, none for a figure: those of the document with `-`, those of the records with `+`.
     pub difference: String,
 }
 
 /// The documents with markers in a directory (`README.md`, `docs/*.md`, `records/README.md`) whose tables
-/// differ from the records.
+/// differ from the records, and the figures in `docs` that have the name of one of the report's and differ from it.
 ///
 /// # Errors
-/// When a document cannot be read, or a marker is unknown or not closed.
+/// When a document cannot be read, a marker is unknown or not closed, or a figure cannot be drawn.
 pub fn outdated(root: &Path, records: &Records) -> Result<Vec<Outdated>, ReportError> {
     let mut documents = vec![root.join("README.md"), root.join("records/README.md")];
     for entry in fs::read_dir(root.join("docs")).into_iter().flatten().flatten() {
@@ -39,10 +39,7 @@ pub fn outdated(root: &Path, records: &Records) -> Result<Vec<Outdated>, ReportE
     documents.sort();
     let mut found = Vec::new();
     for path in documents.into_iter().filter(|path| path.is_file()) {
-        let old = fs::read_to_string(&path).map_err(|source| ReportError::Document {
-            path: path.clone(),
-            reason: source.to_string(),
-        })?;
+        let old = read(&path)?;
         let to_runs = match path.strip_prefix(root).ok().and_then(|path| path.parent()) {
             Some(folder) if folder == Path::new("records") => "runs".to_owned(),
             Some(folder) => format!("{}records/runs", "../".repeat(folder.components().count())),
@@ -55,7 +52,21 @@ pub fn outdated(root: &Path, records: &Records) -> Result<Vec<Outdated>, ReportE
             found.push(Outdated { path, text, difference });
         }
     }
+    for picture in pictures::all(records)? {
+        let path = root.join("docs").join(format!("{}.svg", picture.name));
+        let text = picture.picture.as_str();
+        if path.is_file() && read(&path)? != text {
+            found.push(Outdated { path, text: text.to_owned(), difference: String::new() });
+        }
+    }
     Ok(found)
+}
+
+fn read(path: &Path) -> Result<String, ReportError> {
+    fs::read_to_string(path).map_err(|source| ReportError::Document {
+        path: path.to_owned(),
+        reason: source.to_string(),
+    })
 }
 
 const OPENING: &str = "<!-- report:";

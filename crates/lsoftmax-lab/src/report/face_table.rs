@@ -17,8 +17,11 @@ const PROTOCOLS: [Protocol; 4] =
 pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> ResultTable {
     let mut head: Vec<String> = ["", "steps", SEEDS].map(String::from).into();
     head.extend(PROTOCOLS.map(|protocol| format!("{}, %", protocol.name())));
-    head.extend(["vs softmax", "p", "the paper's, %"].map(String::from));
-    head.extend(["held-out error, %", "training accuracy, %"].map(String::from));
+    head.extend(["vs softmax", "p"].map(String::from));
+    let has_paper = rows.iter().any(|row| row.paper.is_some());
+    head.extend(has_paper.then(|| "the paper's, %".into()));
+    let others = ["AUC of unseen people", "held-out error, %", "training accuracy, %"];
+    head.extend(others.map(String::from));
     let mut table = ResultTable { title: title.into(), head, ..ResultTable::default() };
     let all = by_row(rows, records);
     for entry in all.iter().filter(|entry| !entry.records.is_empty()) {
@@ -28,8 +31,11 @@ pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> Result
         let compared =
             softmax_of(&all, entry).and_then(|softmax| compare(records, &softmax.records));
         cells.extend(Comparison::cells(compared.as_ref()));
-        cells
-            .push(row.paper.map_or("–".into(), |paper| format!("{:.2}", 100.0 - paper.test_error)));
+        if has_paper {
+            let accuracy = row.paper.map(|paper| format!("{:.2}", 100.0 - paper.test_error));
+            cells.push(accuracy.unwrap_or("–".into()));
+        }
+        cells.push(unseen_text(records));
         cells.extend([Record::validation_error, Record::training_accuracy].map(|f| entry.cell(f)));
         table.rows.push(entry.result_row(cells));
     }
@@ -51,9 +57,10 @@ pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> Result
     table.notes.push(format!(
         "Accuracy on the pairs of LFW by four protocols, mean of the folds ± standard error over folds; with several seeds their mean. \
          The difference to softmax is by the paper's protocol, over common seeds; p: paired t-test over its folds (f), which knows nothing of \
-         what another seed would give. The held-out error is of other images of the people that were trained on.{data}"
+         what another seed would give. Unseen people are those whom `lsoftmax faces list` held out; their AUC is over all pairs of their images, \
+         mean ± standard deviation over seeds. The held-out error is of other images of the people that were trained on.{data}"
     ));
-    if rows.iter().any(|row| row.paper.is_some()) {
+    if has_paper {
         table.notes.push(
             "The paper trains on 490,000 images of more than 10,000 people, and larger ones: its accuracies are here to compare the order of \
              the losses, not the numbers."
@@ -81,6 +88,16 @@ fn accuracy_text(records: &[&Record], protocol: Protocol) -> String {
         (None, _) if diverged > 0 => "diverged".into(),
         (None, _) => "–".into(),
     }
+}
+
+/// The mean AUC of people whom the models were not trained on, and the standard deviation over seeds.
+fn unseen_text(records: &[&Record]) -> String {
+    let auc = |record: &&Record| Some(record.lfw.as_ref()?.unseen?.auc);
+    let sample = Sample::of(&records.iter().filter_map(auc).collect::<Vec<_>>());
+    sample.map_or("–".into(), |Sample { mean, deviation, .. }| match deviation {
+        Some(deviation) => format!("{mean:.3} ± {deviation:.3}"),
+        None => format!("{mean:.3}"),
+    })
 }
 
 /// How the accuracies by the paper's protocol differ from softmax, in percent. Every fold has people of its own, so the test is paired

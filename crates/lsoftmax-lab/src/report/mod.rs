@@ -5,7 +5,7 @@
 //! | `tables` | the tables: means over seeds, differences, tests |
 //! | `result_table` | a table as text or Markdown |
 //! | `face_table` | the table of faces |
-//! | `documents` | tables between markers in Markdown documents |
+//! | `documents` | tables between markers in Markdown documents, figures beside them |
 //! | `pictures` | the figures |
 //! | `page` | the page with everything |
 
@@ -73,11 +73,11 @@ pub struct Written {
     pub page: PathBuf,
     /// The number of figures, each as an SVG and a PNG file.
     pub figures: usize,
-    /// The documents whose tables changed.
+    /// The documents whose tables changed, and the figures beside them that did.
     pub documents: Vec<PathBuf>,
 }
 
-/// Writes the page and the figures to `out`, and the tables into the documents of `root`.
+/// Writes the page and the figures to `out`, and the tables into the documents of `root`; figures that `root/docs` has are renewed.
 ///
 /// # Errors
 /// When a figure cannot be drawn, a marker is wrong, or a file cannot be written.
