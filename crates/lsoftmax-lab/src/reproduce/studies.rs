@@ -31,11 +31,20 @@ fn recipe_and_auto(group: &'static str, recipe: &Recipe) -> Vec<Row> {
     let margins = [4.0, 2.0, 3.0].into_iter().flat_map(|m| {
         [
             with_lambda(group, recipe, m, ("", "λ tied to the rate"), recipe.lambda.clone()),
-            with_lambda(group, recipe, m, ("auto", "λ auto"), Lambda::Auto),
+            auto(group, recipe, m),
         ]
     });
-    let softmax = Row { paper: None, ..with_margin(group, recipe.clone(), 1.0) };
-    std::iter::once(softmax).chain(margins).collect()
+    std::iter::once(softmax(group, recipe)).chain(margins).collect()
+}
+
+/// Softmax, where the paper has no result.
+fn softmax(group: &'static str, recipe: &Recipe) -> Row {
+    Row { paper: None, ..with_margin(group, recipe.clone(), 1.0) }
+}
+
+/// A margin with the automatic λ.
+fn auto(group: &'static str, recipe: &Recipe, m: f64) -> Row {
+    with_lambda(group, recipe, m, ("auto", "λ auto"), Lambda::Auto)
 }
 
 /// m = 4 with other schedules: a search over base, γ, power and minimum. A schedule by power is given by its value at the first
@@ -85,8 +94,7 @@ fn four_digits(value: f64) -> f64 {
 /// feature layer, weight decay. Length is another, by `--scale`.
 pub(super) fn conditions() -> Vec<Row> {
     type Change = fn(&mut Recipe);
-    let conditions: [(&str, [&str; 2], Change); 7] = [
-        ("auto", ["MNIST", "CIFAR10"], |_| ()),
+    let conditions: [(&str, [&str; 2], Change); 6] = [
         ("rate0.03", ["MNIST, rate 0.03", "CIFAR10, rate 0.03"], |recipe| set_rate(recipe, 0.03)),
         ("linear-features", ["MNIST, linear features", "CIFAR10, linear features"], |recipe| {
             set_activation(recipe, Activation::None);
@@ -111,18 +119,19 @@ pub(super) fn conditions() -> Vec<Row> {
             recipe.sgd = Some(Sgd { weight_decay: 0.0, ..Sgd::default() });
         }),
     ];
-    let of_set = |set: usize, name: &str| {
+    let of_set = |set: usize, group, name: &str| {
         let recipe = study(name);
-        conditions.iter().flat_map(move |(variant, groups, change)| {
+        let unchanged = [softmax(group, &recipe), auto(group, &recipe, 4.0)];
+        let changed = conditions.iter().flat_map(move |(variant, groups, change)| {
             let mut recipe = recipe.clone();
             change(&mut recipe);
-            let auto = with_lambda(groups[set], &recipe, 4.0, (variant, "λ auto"), Lambda::Auto);
-            // The runs of the recipe itself are those of the study of λ.
-            let variant = if *variant == "auto" { "" } else { variant };
-            [Row { variant, paper: None, ..with_margin(groups[set], recipe, 1.0) }, auto]
-        })
+            let group = groups[set];
+            [softmax(group, &recipe), auto(group, &recipe, 4.0)].map(|row| Row { variant, ..row })
+        });
+        unchanged.into_iter().chain(changed)
     };
-    of_set(0, "mnist-small").chain(of_set(1, "cifar10-small")).collect()
+    let mnist = of_set(0, "MNIST", "mnist-small");
+    mnist.chain(of_set(1, "CIFAR10", "cifar10-small")).collect()
 }
 
 /// Changes the learning rate before its drops.
@@ -155,8 +164,7 @@ pub(super) fn lambda_full() -> Vec<Row> {
         let rows = rows.map(|(variant, words, lambda)| {
             with_lambda(group, &recipe, 4.0, (variant, words), lambda)
         });
-        let softmax = Row { paper: None, ..with_margin(group, recipe.clone(), 1.0) };
-        std::iter::once(softmax).chain(rows).collect::<Vec<_>>()
+        std::iter::once(softmax(group, &recipe)).chain(rows).collect::<Vec<_>>()
     };
     let mnist = of_set("MNIST", "mnist", 35.0, [2.5e-5, 1.04e-5]);
     [mnist, of_set("CIFAR10", "cifar10", 45.0, [2e-5, 8.3e-6])].concat()
