@@ -26,6 +26,12 @@ impl Sample {
         let deviation = (count > 1).then(|| (squares / (count - 1) as f64).sqrt());
         Some(Self { count, mean, deviation })
     }
+
+    /// The mean, and the standard deviation if there is one, with some decimals: `0.43 ± 0.01`.
+    pub fn text(&self, decimals: usize) -> String {
+        let mean = format!("{:.decimals$}", self.mean);
+        self.deviation.map_or(mean.clone(), |deviation| format!("{mean} ± {deviation:.decimals$}"))
+    }
 }
 
 /// The two-sided p-value of Student's t-test that paired differences have a mean of 0.

@@ -9,7 +9,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{ReportError, pictures, tables};
+use super::pictures::NamedPicture;
+use super::{ReportError, tables};
 use crate::records::Records;
 use crate::reproduce::Experiment;
 
@@ -28,8 +29,12 @@ pub struct Outdated {
 /// differ from the records, and the figures in `docs` that have the name of one of the report's and differ from it.
 ///
 /// # Errors
-/// When a document cannot be read, a marker is unknown or not closed, or a figure cannot be drawn.
-pub fn outdated(root: &Path, records: &Records) -> Result<Vec<Outdated>, ReportError> {
+/// When a document cannot be read, or a marker is unknown or not closed.
+pub(super) fn outdated(
+    root: &Path,
+    records: &Records,
+    pictures: &[NamedPicture],
+) -> Result<Vec<Outdated>, ReportError> {
     let mut documents = vec![root.join("README.md"), root.join("records/README.md")];
     for entry in fs::read_dir(root.join("docs")).into_iter().flatten().flatten() {
         if entry.path().extension().is_some_and(|extension| extension == "md") {
@@ -52,7 +57,7 @@ pub fn outdated(root: &Path, records: &Records) -> Result<Vec<Outdated>, ReportE
             found.push(Outdated { path, text, difference });
         }
     }
-    for picture in pictures::all(records)? {
+    for picture in pictures {
         let path = root.join("docs").join(format!("{}.svg", picture.name));
         let text = picture.picture.as_str();
         if path.is_file() && read(&path)? != text {

@@ -94,10 +94,7 @@ fn accuracy_text(records: &[&Record], protocol: Protocol) -> String {
 fn unseen_text(records: &[&Record]) -> String {
     let auc = |record: &&Record| Some(record.lfw.as_ref()?.unseen?.auc);
     let sample = Sample::of(&records.iter().filter_map(auc).collect::<Vec<_>>());
-    sample.map_or("–".into(), |Sample { mean, deviation, .. }| match deviation {
-        Some(deviation) => format!("{mean:.3} ± {deviation:.3}"),
-        None => format!("{mean:.3}"),
-    })
+    sample.map_or("–".into(), |sample| sample.text(3))
 }
 
 /// How the accuracies by the paper's protocol differ from softmax, in percent. Every fold has people of its own, so the test is paired

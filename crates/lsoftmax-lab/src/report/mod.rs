@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub use documents::{Outdated, outdated};
+pub use documents::Outdated;
 pub use result_table::{ResultRow, ResultTable};
 pub use tables::table;
 
@@ -87,13 +87,22 @@ pub fn write(records: &Records, root: &Path, out: &Path) -> Result<Written, Repo
         picture.picture.write(out.join(format!("{}.svg", picture.name)))?;
         picture.picture.write_png(out.join(format!("{}.png", picture.name)), PNG_SCALE)?;
     }
+    let outdated = documents::outdated(root, records, &pictures)?;
     let page = out.join("index.html");
     let figures = pictures.len();
     page::page(records, pictures).write(&page)?;
     let mut documents = Vec::new();
-    for Outdated { path, text, .. } in outdated(root, records)? {
+    for Outdated { path, text, .. } in outdated {
         write_atomic(&path, &[text.as_bytes()])?;
         documents.push(path);
     }
     Ok(Written { page, figures, documents })
+}
+
+/// The documents of `root` with tables that differ from the records, and the figures in `root/docs` that do.
+///
+/// # Errors
+/// When a document cannot be read, a marker is wrong, or a figure cannot be drawn.
+pub fn outdated(root: &Path, records: &Records) -> Result<Vec<Outdated>, ReportError> {
+    documents::outdated(root, records, &pictures::all(records)?)
 }

@@ -243,10 +243,7 @@ impl Comparison {
 
 fn error_text(sample: Option<Sample>, records: &[&Record]) -> String {
     let diverged = records.iter().filter(|record| record.summary().is_none()).count();
-    let value = sample.map(|Sample { mean, deviation, .. }| match deviation {
-        Some(deviation) => format!("{mean:.2} ± {deviation:.2}"),
-        None => format!("{mean:.2}"),
-    });
+    let value = sample.map(|sample| sample.text(2));
     match (value, diverged) {
         (Some(value), 0) => value,
         (Some(value), _) => format!("{value}, {diverged} of {} diverged", records.len()),
