@@ -84,6 +84,21 @@ fn every_path_agrees_on_the_3x3_convolutions_of_the_papers_networks() {
 }
 
 #[test]
+fn every_path_agrees_on_tiles_of_every_padding_batch_and_odd_size() {
+    for (padding, size) in
+        [(0, [3, 4]), (0, [6, 5]), (1, [1, 1]), (1, [2, 7]), (2, [1, 3]), (2, [4, 4])]
+    {
+        for batch in [1, 2, 5, 17] {
+            let units = [unit(32, [3, 3], padding), unit(40, [3, 3], 1)].map(biased);
+            ConvCase::new(batch, [33, size[0], size[1]], &units).check();
+        }
+    }
+    // Several sections, bands and waves, with and without pooling.
+    ConvCase::new(2, [32, 37, 9], &[pooled(Unit::new(32)), Unit::new(33)]).check();
+    ConvCase::new(33, [32, 6, 35], &[Unit::new(32), pooled(Unit::new(32))]).check();
+}
+
+#[test]
 fn every_path_agrees_on_the_5x5_convolutions_of_the_papers_networks() {
     for (channels, filters) in [(1, 32), (32, 32), (32, 64), (64, 64), (64, 128), (128, 128)] {
         let size = if channels < 64 { [8, 7] } else { [4, 4] };
@@ -243,6 +258,7 @@ fn results_are_the_same_bits_for_any_number_of_threads() {
         ConvCase::new(37, [3, 7, 6], &wide),
         ConvCase::new(2, [33, 14, 15], &[strided(Unit::new(70)), Unit::new(65)]),
         ConvCase::new(40, [70, 4, 4], &[unit(100, [4, 4], 0)]),
+        ConvCase::new(19, [32, 23, 5], &[Unit::new(32), pooled(Unit::new(64)), Unit::new(33)]),
         // Blocks that are divided into sections of rows.
         ConvCase::new(1, [3, 21, 6], &[Unit::new(9), pooled(Unit::new(33)), strided(Unit::new(8))]),
         ConvCase::new(18, [17, 19, 3], &[pooled(unit(5, [5, 3], 2)), Unit::new(4)]),

@@ -26,6 +26,9 @@ pub(crate) trait ConvKernel: Kernel {
     /// others.
     const FOLDS: bool;
 
+    /// Whether convolutions of 3x3 use Winograd's algorithm (see `winograd`).
+    const WINOGRAD: bool;
+
     /// Words of depth in a segment of `channels` channels.
     fn depth(channels: usize) -> usize {
         channels.min(CHANNELS).div_ceil(<Self::Word as OperandWord>::ELEMENTS)
@@ -39,6 +42,15 @@ pub(crate) trait ConvKernel: Kernel {
 
     /// Converts lanes in the order of [`ConvKernel::decode`] to words.
     fn encode_lanes(self, lanes: KernelLanes<Self>, words: &mut [Self::Word]);
+
+    /// Converts lanes of two images in the order of [`ConvKernel::decode`] to words whose depth is images: rows of 32
+    /// channels, `2 · ROW_WORDS` words in all.
+    fn encode_images(
+        self,
+        first: KernelLanes<Self>,
+        second: KernelLanes<Self>,
+        words: &mut [Self::Word],
+    );
 
     /// One number per channel, in the order of [`ConvKernel::decode`].
     fn ordered(self, values: &[f32; CHANNELS]) -> KernelLanes<Self>;
@@ -91,6 +103,7 @@ pub(crate) trait ConvKernel: Kernel {
 
 impl<S: F32MicroKernel, E: F32Encoding> ConvKernel for F32Kernel<S, E> {
     const FOLDS: bool = true;
+    const WINOGRAD: bool = true;
     const LINES_IN_PLACE: bool = true;
     // Sums of 256 terms.
     const SEGMENT_PIXELS: usize = 16;
@@ -110,6 +123,12 @@ impl<S: F32MicroKernel, E: F32Encoding> ConvKernel for F32Kernel<S, E> {
     #[inline(always)]
     fn encode_lanes(self, lanes: KernelLanes<Self>, words: &mut [f32]) {
         self.encode(&lanes.to_array(), words);
+    }
+
+    #[inline(always)]
+    fn encode_images(self, first: KernelLanes<Self>, second: KernelLanes<Self>, words: &mut [f32]) {
+        self.encode_lanes(first, words);
+        self.encode_lanes(second, &mut words[CHANNELS..]);
     }
 
     #[inline(always)]
@@ -152,6 +171,7 @@ mod pairs {
     /// lower and the upper half.
     impl ConvKernel for Avx512Bf16 {
         const FOLDS: bool = true;
+        const WINOGRAD: bool = true;
         const LINES_IN_PLACE: bool = false;
 
         #[inline(always)]
@@ -188,6 +208,34 @@ mod pairs {
                 let order = _mm512_loadu_si512(ORDER.as_ptr().cast());
                 let pairs = _mm512_permutexvar_epi16(order, halves);
                 _mm512_storeu_si512(words.as_mut_ptr().cast(), pairs);
+            }
+        }
+
+        #[inline(always)]
+        fn encode_images(
+            self,
+            Avx512Lanes([first_even, first_odd]): Avx512Lanes,
+            Avx512Lanes([second_even, second_odd]): Avx512Lanes,
+            words: &mut [Bf16Pair],
+        ) {
+            const LOW: [u16; 32] = image_pairs(0);
+            const HIGH: [u16; 32] = image_pairs(8);
+            let words = &mut words[..2 * ROW_WORDS];
+            // SAFETY: the CPU supports the instructions; an order fills a register, and there are 32 words.
+            unsafe {
+                let even = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(
+                    second_even,
+                    first_even,
+                ));
+                let odd = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(
+                    second_odd, first_odd,
+                ));
+                let low = _mm512_loadu_si512(LOW.as_ptr().cast());
+                let high = _mm512_loadu_si512(HIGH.as_ptr().cast());
+                let low = _mm512_permutex2var_epi16(even, low, odd);
+                let high = _mm512_permutex2var_epi16(even, high, odd);
+                _mm512_storeu_si512(words.as_mut_ptr().cast(), low);
+                _mm512_storeu_si512(words.as_mut_ptr().add(ROW_WORDS).cast(), high);
             }
         }
 
@@ -239,6 +287,8 @@ mod pairs {
     impl ConvKernel for Amx {
         // A tile has sixteen words of depth, which are 32 channels.
         const FOLDS: bool = false;
+        // Tiles multiply so fast that the transforms would take longer than they save.
+        const WINOGRAD: bool = false;
         const LINES_IN_PLACE: bool = false;
         const PIXEL_PAIRS: bool = true;
 
@@ -268,6 +318,11 @@ mod pairs {
         #[inline(always)]
         fn encode_lanes(self, lanes: Avx512Lanes, words: &mut [Bf16Pair]) {
             self.simd().encode_lanes(lanes, words);
+        }
+
+        #[inline(always)]
+        fn encode_images(self, first: Avx512Lanes, second: Avx512Lanes, words: &mut [Bf16Pair]) {
+            self.simd().encode_images(first, second, words);
         }
 
         #[inline(always)]
@@ -309,6 +364,20 @@ mod pairs {
             self.simd().pack_right_line(channels, line, out);
             padding.fill(Bf16Pair::default());
         }
+    }
+
+    /// The order that pairs the images of 16 channels, given their even channels from `start` on, first image first, and
+    /// then their odd ones.
+    const fn image_pairs(start: u16) -> [u16; 32] {
+        let mut order = [0; 32];
+        let mut channel = 0;
+        while channel < 16 {
+            let element = start + channel as u16 / 2 + 32 * (channel as u16 % 2);
+            order[2 * channel] = element;
+            order[2 * channel + 1] = element + 16;
+            channel += 1;
+        }
+        order
     }
 
     /// Pairs adjacent images at each pixel, channel by channel: rows of 32 words.

@@ -10,11 +10,11 @@ use super::layer::{ConvLayer, PackedConv};
 use super::layout::{CHANNELS, FeatureMap, IMAGES, MapRows, live_images, pack_images};
 use super::moments::BlockMoments;
 use super::output::{BlockOutput, ReadyUnit, Saved};
-use super::product::correlate;
 use super::share::BatchShare;
 use super::shortcut::KeptRows;
 use super::stack::{Moments, Parameters, Stack, StackError};
 use super::unit::Pool;
+use super::winograd_conv::WinogradScratch;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::engine::with_kernel;
@@ -104,6 +104,14 @@ pub(super) struct UnitForward<'a> {
     pub wants_moments: bool,
 }
 
+/// Working memory of a thread.
+#[derive(Default)]
+pub(super) struct ForwardScratch {
+    /// The unit's input, as far as it has been written.
+    input: Buffer,
+    winograd: WinogradScratch,
+}
+
 /// Bytes of its input that a band of rows reads, so that they are in the L2 cache when they are multiplied.
 const BAND_BYTES: usize = 256 << 10;
 
@@ -124,7 +132,7 @@ impl UnitForward<'_> {
         let ConvLayer { input, output, .. } = *self.layer;
         let blocks = count.div_ceil(IMAGES);
         z.resize(blocks * output.words::<K>());
-        let sections = share.sections(output.height, 1);
+        let sections = self.sections(share);
         let kept = sum.map(|sum| {
             sum.resize(blocks * input.words::<K>());
             let rows = self.kept_rows(&sections);
@@ -136,13 +144,21 @@ impl UnitForward<'_> {
         let tasks = MapRows::<K>::divided(output, z.words_mut(), &sections).into_iter();
         let tasks: Vec<_> = tasks.map(|z| (z, kept.next())).collect();
         let tasks = tasks.into_par_iter().enumerate();
-        let moments = tasks.map_init(Buffer::default, |scratch, (task, (mut z, mut kept))| {
-            let (block, rows) = (task / sections.len(), &sections[task % sections.len()]);
-            let input = self.source.output(|saved| words(block, saved));
-            let block = (block, live_images(block, count));
-            self.rows(kernel, block, rows, input.as_ref(), kept.as_mut(), scratch, &mut z)
-        });
+        let moments =
+            tasks.map_init(ForwardScratch::default, |scratch, (task, (mut z, mut kept))| {
+                let (block, rows) = (task / sections.len(), &sections[task % sections.len()]);
+                let input = self.source.output(|saved| words(block, saved));
+                let block = (block, live_images(block, count));
+                self.rows(kernel, block, rows, input.as_ref(), kept.as_mut(), scratch, &mut z)
+            });
         moments.collect()
+    }
+
+    /// The rows of the output that each task of a block computes.
+    fn sections(&self, share: &BatchShare) -> Vec<Range<usize>> {
+        let (rows, height) = (self.layer.row_granularity(), self.layer.output.height);
+        let sections = share.sections(height.div_ceil(rows), rows).into_iter();
+        sections.map(|Range { start, end }| start * rows..height.min(end * rows)).collect()
     }
 
     /// The rows of its input that each section stores: all of them, each by the first section that reads it.
@@ -166,20 +182,23 @@ impl UnitForward<'_> {
         rows: &Range<usize>,
         input: Option<&BlockOutput<'_, K>>,
         mut kept: Option<&mut KeptRows<'_, K>>,
-        scratch: &mut Buffer,
+        scratch: &mut ForwardScratch,
         z: &mut MapRows<'_, K>,
     ) -> BlockMoments {
         let Self { layer, packed, .. } = self;
         let row_bytes = layer.input.words::<K>() / layer.input.height * size_of::<K::Word>();
-        scratch.resize(layer.input.words::<K>());
+        let ForwardScratch { input: map_words, winograd } = scratch;
+        map_words.resize(layer.input.words::<K>());
         let mut found = BlockMoments::new(layer.output);
-        let mut bands = bands(&layer.axes.vertical, rows.clone(), BAND_BYTES / row_bytes);
+        let (axis, most, granularity) =
+            (&layer.axes.vertical, BAND_BYTES / row_bytes, layer.row_granularity());
+        let mut bands = bands(axis, rows.clone(), most, granularity);
         if let (Some(kept), Some(last)) = (&kept, bands.last_mut()) {
             // A kernel that is smaller than its stride does not read the last rows.
             last.inputs.end = last.inputs.end.max(kept.rows.end);
         }
         for band in bands {
-            let mut map = MapRows::whole(layer.input, scratch.words_mut());
+            let mut map = MapRows::whole(layer.input, map_words.words_mut());
             match input {
                 Some(input) => {
                     input.write(kernel, band.inputs, live, kept.as_deref_mut(), &mut map)
@@ -201,8 +220,7 @@ impl UnitForward<'_> {
                     },
                 );
             };
-            let right = packed.right.words();
-            correlate(kernel, &packed.strips, &band.outputs, scratch.words(), right, live, store);
+            packed.correlate(kernel, &band.outputs, map_words.words(), live, winograd, store);
         }
         found
     }

@@ -12,6 +12,7 @@ use std::ops::Range;
 use super::conv_kernel::ConvKernel;
 use super::layout::FeatureMap;
 use super::pixel_pairs::{PAIR_WORDS, PixelPairs};
+use super::winograd::SIDE;
 use crate::kernel::{OperandWord, STRIP_COLS, Segment};
 
 /// A convolution along one axis: sizes of input, output and kernel, padding and stride.
@@ -226,11 +227,17 @@ pub(super) struct Band {
     pub inputs: Range<usize>,
 }
 
-/// Divides output rows into bands that read at most `most_inputs` input rows, if possible.
-pub(super) fn bands(axis: &ConvAxis, outputs: Range<usize>, most_inputs: usize) -> Vec<Band> {
+/// Divides output rows into bands that read at most `most_inputs` input rows, if possible. All but the last have a multiple
+/// of `granularity` rows.
+pub(super) fn bands(
+    axis: &ConvAxis,
+    outputs: Range<usize>,
+    most_inputs: usize,
+    granularity: usize,
+) -> Vec<Band> {
     let most = most_inputs.saturating_sub(axis.kernel) / axis.stride + 1;
     let mut read = axis.inputs(&outputs).start;
-    let bands = divide(outputs.len(), most, 1).map(|rows| {
+    let bands = divide(outputs.len(), most, granularity).map(|rows| {
         let outputs = outputs.start + rows.start..outputs.start + rows.end;
         let end = axis.inputs(&outputs).end.max(read);
         let inputs = read..end;
@@ -269,11 +276,31 @@ pub(super) struct Waves {
     pub rows: usize,
 }
 
+/// Output pixels of a wave of tiles.
+const TILE_WAVE_PIXELS: usize = 64;
+
 /// Output pixels of a wave: their packed gradients, the right operand, are 32 KB in bf16 and stay in the
 /// L1 cache.
 const WAVE_PIXELS: usize = 32;
 
 impl Waves {
+    /// The waves of a convolution by Winograd's algorithm, which start at even rows.
+    pub fn of_tiles(axes: &ConvAxes) -> Self {
+        let ConvAxes { vertical, horizontal } = axes;
+        let most = TILE_WAVE_PIXELS / horizontal.output;
+        let outputs: Vec<_> = divide(vertical.output, most, SIDE).collect();
+        let [slots, rows] = Self::sizes(vertical, &outputs);
+        let waves = outputs.into_iter().map(|outputs| Wave { outputs, columns: Vec::new() });
+        Self { waves: waves.collect(), slots, rows }
+    }
+
+    /// The most rows of input and of output of a wave.
+    fn sizes(vertical: &ConvAxis, outputs: &[Range<usize>]) -> [usize; 2] {
+        let slots = outputs.iter().map(|rows| vertical.inputs(rows).len()).max();
+        let rows = outputs.iter().map(|rows| rows.len()).max();
+        [slots.unwrap_or(0).max(1), rows.unwrap_or(0)]
+    }
+
     /// The waves of a convolution of a map to another, in blocks with at most `live` images. With pooling, waves
     /// start at even rows.
     pub fn new<K: ConvKernel>(
@@ -286,9 +313,7 @@ impl Waves {
         let channels = maps.map(|map| map.row_channels());
         let most = (WAVE_PIXELS / horizontal.output).max(1);
         let outputs: Vec<_> = divide(vertical.output, most, if pool { 2 } else { 1 }).collect();
-        let lines = outputs.iter().map(|rows| vertical.inputs(rows).len());
-        let slots = lines.max().unwrap_or(0).max(1);
-        let rows = outputs.iter().map(|rows| rows.len()).max().unwrap_or(0);
+        let [slots, rows] = Self::sizes(vertical, &outputs);
         let waves = outputs.into_iter().map(|outputs| {
             let parts = divide(horizontal.output, K::SEGMENT_PIXELS, 1);
             let columns = parts.map(|columns| {

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::conv_kernel::ConvKernel;
-use super::forward::{InputSource, UnitForward, unpack_block, unpack_images};
+use super::forward::{ForwardScratch, InputSource, UnitForward, unpack_block, unpack_images};
 use super::geometry::Direction;
 use super::layer::{ConvLayer, PackedConv};
 use super::layout::{IMAGES, MapRows, live_images};
@@ -142,7 +142,7 @@ fn infer_by_block<K: ConvKernel>(
     let mut output = Buffer::new(count * size);
     let blocks = output.par_chunks_mut(IMAGES * size).enumerate();
     blocks.for_each_init(
-        || (Buffer::default(), InferenceMemory::new(slots)),
+        || (ForwardScratch::default(), InferenceMemory::new(slots)),
         |(scratch, memory), (block, output)| {
             let live = live_images(block, count);
             for step in steps {

@@ -1,11 +1,16 @@
 //! A unit's convolution, ready to run: its feature maps, strips and packed weights.
 
+use std::ops::Range;
+
 use super::conv_kernel::ConvKernel;
 use super::geometry::{ConvAxes, ConvAxis, Direction, Strips, Waves};
 use super::layout::{FeatureMap, InputTransform};
+use super::product::correlate;
 use super::stack::{Parameters, Stack};
 use super::unit::Pool;
 use super::weights::{WeightShape, pack_weights};
+use super::winograd::{SIDE, Tiles};
+use super::winograd_conv::{WinogradConv, WinogradScratch};
 use crate::buffer::Buffer;
 
 /// Images with fewer channels are transformed by im2col.
@@ -24,6 +29,8 @@ pub(super) struct ConvLayer {
     pub pooled: FeatureMap,
     pub axes: ConvAxes,
     pub weight: WeightShape,
+    /// The tiles of Winograd's algorithm, if it is used.
+    pub tiles: Option<Tiles>,
 }
 
 impl ConvLayer {
@@ -60,19 +67,39 @@ impl ConvLayer {
         };
         let taps = high * wide;
         let weight = WeightShape { filters: unit.filters, channels: input.channels, taps };
-        Self { transform, input, output, pooled, axes, weight }
+        let tiles = Tiles { from: input, to: output, padding };
+        let winograd = K::WINOGRAD && stride == 1 && Tiles::support([high, wide], tiles);
+        let tiles = winograd.then_some(tiles);
+        Self { transform, input, output, pooled, axes, weight, tiles }
+    }
+
+    /// Rows of the output, and of the gradient of the input, are computed in multiples of this many, except for the last.
+    pub fn row_granularity(&self) -> usize {
+        self.tiles.map_or(1, |_| SIDE)
+    }
+
+    /// The number of first rows of the input's gradient that can be computed once those of the output are known up to
+    /// `end`.
+    pub fn complete(&self, end: usize) -> usize {
+        match self.axes.vertical.complete(end) {
+            rows if rows < self.input.height => rows - rows % self.row_granularity(),
+            rows => rows,
+        }
     }
 
     /// See [`Waves`]. `pool` says whether pooling follows the convolution; no block has more than `live` images.
     pub fn waves<K: ConvKernel>(&self, pool: bool, live: usize) -> Waves {
-        Waves::new::<K>(&self.axes, [self.input, self.output], pool, live)
+        match self.tiles {
+            Some(_) => Waves::of_tiles(&self.axes),
+            None => Waves::new::<K>(&self.axes, [self.input, self.output], pool, live),
+        }
     }
 }
 
 /// A convolution, or its gradient with respect to the input, with packed weights.
-pub(super) struct PackedConv {
-    pub strips: Strips,
-    pub right: Buffer,
+pub(super) enum PackedConv {
+    Direct { strips: Strips, right: Buffer },
+    Winograd(WinogradConv),
 }
 
 impl PackedConv {
@@ -82,12 +109,42 @@ impl PackedConv {
         direction: Direction,
         parameters: &Parameters<'_>,
     ) -> Self {
+        if let Some(tiles) = layer.tiles {
+            let tiles = match direction {
+                Direction::Forward => tiles,
+                Direction::Backward => tiles.backward(),
+            };
+            let weight = parameters.weight;
+            return Self::Winograd(WinogradConv::new(kernel, tiles, direction, weight));
+        }
         let (from, to) = match direction {
             Direction::Forward => (layer.input, layer.output),
             Direction::Backward => (layer.output, layer.input),
         };
         let strips = Strips::new::<K>(&layer.axes, direction, from, to);
         let right = pack_weights(kernel, &strips, direction, layer.weight, parameters.weight);
-        Self { strips, right }
+        Self::Direct { strips, right }
+    }
+
+    /// Computes some rows: of the convolution's output, or of its gradient with respect to the input. They start at a
+    /// multiple of [`ConvLayer::row_granularity`].
+    ///
+    /// Calls `store(group, pixel, sums)` with the sums of a few pixels, rows of 32 numbers as in the map: all rows of
+    /// the first pixel with live images, then of the next.
+    pub fn correlate<K: ConvKernel>(
+        &self,
+        kernel: K,
+        rows: &Range<usize>,
+        from: &[K::Word],
+        live: usize,
+        scratch: &mut WinogradScratch,
+        store: impl FnMut(usize, usize, &mut [f32]),
+    ) {
+        match self {
+            Self::Direct { strips, right } => {
+                correlate(kernel, strips, rows, from, right.words(), live, store);
+            }
+            Self::Winograd(conv) => conv.correlate(kernel, rows, from, live, scratch, store),
+        }
     }
 }

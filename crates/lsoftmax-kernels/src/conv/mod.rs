@@ -19,6 +19,8 @@
 //! | `division` | the tasks of a pass |
 //! | `share` | the tasks of a rank, and sums over the tasks of all ranks |
 //! | `conv_kernel`, `product` | operands of each kernel path, and a convolution's three products |
+//! | `winograd` | Winograd's algorithm, which computes 3x3 convolutions with fewer multiplications: its transforms and tiles |
+//! | `winograd_conv`, `winograd_gradient`, `tile_pixels` | a convolution's three products by that algorithm, and how they read tiles |
 //! | `pixel_pairs` | how AMX reads the input in the weight gradient |
 //! | `epilogue`, `moments` | batch norm, activation and pooling, and the statistics of batch norm |
 //! | `output`, `shortcut` | a unit's output from what is stored, and the sums of residual units |
@@ -44,9 +46,13 @@ mod share;
 mod shortcut;
 mod slots;
 mod stack;
+mod tile_pixels;
 mod unit;
 mod unit_backward;
 mod weights;
+mod winograd;
+mod winograd_conv;
+mod winograd_gradient;
 
 pub use backward::{GradientsTo, StackGradients, backward};
 pub use forward::{StackForward, forward, forward_shared, forward_with_fixed};

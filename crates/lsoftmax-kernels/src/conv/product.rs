@@ -12,11 +12,7 @@ use crate::kernel::{LeftOperand, STRIP_COLS, StripArgs, strip_product};
 /// Their sums, at most 16 KB, stay in the L1 cache.
 const STORED_ROWS: usize = 8 * IMAGES;
 
-/// Computes the strips of some rows: of the convolution's output, or of its gradient with respect to the
-/// input.
-///
-/// Calls `store(group, pixel, sums)` with the sums of a few pixels, rows of 32 numbers as in the map: all rows of
-/// the first pixel with live images, then of the next.
+/// Computes the strips of some rows (see [`PackedConv::correlate`](super::layer::PackedConv::correlate)).
 pub(super) fn correlate<K: ConvKernel>(
     kernel: K,
     strips: &Strips,

@@ -18,12 +18,15 @@ use super::layer::{ConvLayer, PackedConv};
 use super::layout::{
     CHANNELS, FeatureMap, IMAGES, Im2col, InputTransform, MapRows, add_to_image, live_images,
 };
-use super::product::{LineOperands, correlate};
+use super::product::LineOperands;
 use super::ready_stack::{BackwardInputs, ReadyStack, total};
 use super::shortcut::{StoredOutput, Upstream};
 use super::stack::Uses;
+use super::tile_pixels::Lines;
 use super::unit::Pool;
 use super::weights::{add_siblings, packed_gradient_len, unpack_weight_gradient};
+use super::winograd_conv::WinogradScratch;
+use super::winograd_gradient::WinogradGradient;
 use crate::buffer::Buffer;
 use crate::lanes::Lanes;
 
@@ -95,10 +98,12 @@ pub(super) struct UnitBackwardPass<'a> {
 /// Working memory of a thread.
 #[derive(Default)]
 struct StackBackwardScratch {
-    /// A row of the unit's input, before it is packed.
-    row: Buffer,
+    /// A ring of rows of the unit's input; where they are packed, only one.
+    rows: Buffer,
     dz: Buffer,
     operands: LineOperands,
+    gradient: WinogradGradient,
+    winograd: WinogradScratch,
 }
 
 /// Some waves of a block, and where its results go.
@@ -171,13 +176,18 @@ impl UnitBackwardPass<'_> {
         let sums: Vec<Vec<Vec<GradientSums>>> = parts
             .into_par_iter()
             .map_init(StackBackwardScratch::default, |scratch, (weight, tasks)| {
-                weight.fill(0.0);
-                let tasks = tasks.into_iter();
-                tasks
-                    .map(|task| {
-                        self.section(kernel, &waves, packed.as_ref(), task, scratch, weight)
-                    })
-                    .collect()
+                match &layer.tiles {
+                    Some(tiles) => scratch.gradient.clear(tiles),
+                    None => weight.fill(0.0),
+                }
+                let sums = tasks.into_iter().map(|task| {
+                    self.section(kernel, &waves, packed.as_ref(), task, scratch, weight)
+                });
+                let sums = sums.collect();
+                if let Some(tiles) = &layer.tiles {
+                    scratch.gradient.finish(kernel, tiles, weight);
+                }
+                sums
             })
             .collect();
 
@@ -211,9 +221,8 @@ impl UnitBackwardPass<'_> {
 
     /// The rows of the input's gradient that some waves complete.
     fn input_rows(&self, waves: &Waves, range: &Range<usize>) -> Range<usize> {
-        let axis = &self.layer.axes.vertical;
         let [first, last] = [range.start, range.end - 1].map(|wave| &waves.waves[wave].outputs);
-        axis.complete(first.start)..axis.complete(last.end)
+        self.layer.complete(first.start)..self.layer.complete(last.end)
     }
 
     /// Computes a task: adds to `weight`, writes the input's gradient, and returns the sums of the unit that it
@@ -230,11 +239,14 @@ impl UnitBackwardPass<'_> {
         let Self { ready, layer, index, .. } = *self;
         let BackwardInputs { stack, images, .. } = *ready.inputs;
         let SectionTask { block, live, .. } = task;
-        let StackBackwardScratch { row, dz, operands } = scratch;
+        let StackBackwardScratch { rows: ring, dz, operands, gradient, winograd } = scratch;
         let ConvLayer { axes, input, output, .. } = layer;
         dz.resize(output.words::<K>());
-        row.resize(input.words::<K>() / input.height);
-        operands.resize::<K>(waves, axes, *input, *output);
+        let slots = if layer.tiles.is_some() { waves.slots } else { 1 };
+        ring.resize(slots * input.words::<K>() / input.height);
+        if layer.tiles.is_none() {
+            operands.resize::<K>(waves, axes, *input, *output);
+        }
         let StoredOutput { epilogue, words: z } = ready.convolved::<K>(index, block);
         let upstream = ready.upstream::<K>(self.upstream, self.gradient_of(self.upstream), block);
         let source = InputSource { stack, images, units: &ready.units, index };
@@ -261,27 +273,35 @@ impl UnitBackwardPass<'_> {
 
             let lines = axes.vertical.inputs(&wave.outputs);
             for y in lines.start.max(lines_read)..lines.end {
-                let (words, slots) = match K::LINES_IN_PLACE {
+                let (words, slots) = match layer.tiles.is_none() && K::LINES_IN_PLACE {
                     true => (operands.left.words_mut(), waves.slots),
-                    false => (row.words_mut(), 1),
+                    false => (ring.words_mut(), slots),
                 };
                 let mut out = MapRows::in_ring(*input, words, slots, y);
                 match &read {
                     Some(read) => read.write(kernel, y..y + 1, live, None, &mut out),
                     None => source.read_images(kernel, layer, (block, live), y..y + 1, &mut out),
                 }
-                if !K::LINES_IN_PLACE {
-                    operands.pack_left(kernel, waves, axes, *input, y, row.words());
+                if layer.tiles.is_none() && !K::LINES_IN_PLACE {
+                    operands.pack_left(kernel, waves, axes, *input, y, ring.words());
                 }
             }
             lines_read = lines.end;
-            let dz_map = (*output, dz.words());
-            operands.add_weight_gradient(kernel, (waves, wave), axes, *input, dz_map, weight);
+            match &layer.tiles {
+                Some(tiles) => {
+                    let input = Lines { words: ring.words(), map: *input, slots };
+                    let dz = Lines::whole(*output, dz.words());
+                    gradient.add(kernel, tiles, &wave.outputs, input, dz, live);
+                }
+                None => {
+                    let (wave, dz) = ((waves, wave), (*output, dz.words()));
+                    operands.add_weight_gradient(kernel, wave, axes, *input, dz, weight);
+                }
+            }
 
             if let (Some(dx), Some(packed)) = (&mut task.dx, packed) {
-                let rows = dx_start..axes.vertical.complete(wave.outputs.end).max(dx_start);
+                let rows = dx_start..layer.complete(wave.outputs.end).max(dx_start);
                 dx_start = rows.end;
-                let right = packed.right.words();
                 let (terms, pixel_rows) = (self.other_terms::<K>(block), input.rows(live));
                 let store = |group: usize, pixel: usize, rows: &mut [f32]| {
                     kernel.vectorize(
@@ -289,12 +309,12 @@ impl UnitBackwardPass<'_> {
                         || terms.write_rows(kernel, pixel_rows, group, pixel, rows, dx),
                     );
                 };
-                correlate(kernel, &packed.strips, &rows, dz.words(), right, live, store);
+                packed.correlate(kernel, &rows, dz.words(), live, winograd, store);
                 self.add_input_sums(kernel, (block, live), rows, dx, &mut sums);
             }
         }
         if let (None, Some(packed)) = (&task.dx, packed) {
-            self.image_gradient(kernel, packed, live, dz.words(), task.images);
+            self.image_gradient(kernel, packed, live, dz.words(), winograd, task.images);
         }
         sums
     }
@@ -361,31 +381,23 @@ impl UnitBackwardPass<'_> {
         packed: &PackedConv,
         live: usize,
         dz: &[K::Word],
+        scratch: &mut WinogradScratch,
         images: &mut [f32],
     ) {
         let map: FeatureMap = self.layer.input;
         let shape = self.ready.inputs.stack.input();
-        let right = packed.right.words();
-        correlate(
-            kernel,
-            &packed.strips,
-            &(0..map.height),
-            dz,
-            right,
-            live,
-            |group, pixel, rows| {
-                for (row, values) in rows.as_chunks::<CHANNELS>().0.iter().enumerate() {
-                    let (pixel, image) = (pixel + row / live, row % live);
-                    match self.layer.transform {
-                        Some(InputTransform::Im2col { kernel: window, padding, stride }) => {
-                            let im2col = Im2col { shape, window, padding, stride };
-                            im2col.add_to_image(values, map, group, pixel, image, images);
-                        }
-                        _ => add_to_image(values, map, group, pixel, image, images),
+        packed.correlate(kernel, &(0..map.height), dz, live, scratch, |group, pixel, rows| {
+            for (row, values) in rows.as_chunks::<CHANNELS>().0.iter().enumerate() {
+                let (pixel, image) = (pixel + row / live, row % live);
+                match self.layer.transform {
+                    Some(InputTransform::Im2col { kernel: window, padding, stride }) => {
+                        let im2col = Im2col { shape, window, padding, stride };
+                        im2col.add_to_image(values, map, group, pixel, image, images);
                     }
+                    _ => add_to_image(values, map, group, pixel, image, images),
                 }
-            },
-        );
+            }
+        });
     }
 }
 

@@ -4,10 +4,10 @@ use lsoftmax_kernels::conv::{
     Activation, GradientsTo, Moments, Parameters, Pool, Shortcut, ShortcutOrder, Stack,
     StackForward, StackGradients, Unit, backward, forward_with_fixed, infer,
 };
-use lsoftmax_kernels::{Engine, Precision};
+use lsoftmax_kernels::{Engine, KernelPath, Precision};
 use lsoftmax_testing::{Congruential, largest};
 
-use super::{Expected, NaiveParameters, NaiveStack, rms, round};
+use super::{Expected, NaiveParameters, NaiveStack, rms, round, winograd};
 use crate::engines::engines;
 
 /// The tolerance in bf16 per unit, relative to the root mean square. The relative error of rounding is
@@ -130,8 +130,12 @@ impl ConvCase {
         self
     }
 
-    /// The naive version, in inference or in training.
+    /// The naive version, in inference or in training, without Winograd's algorithm.
     pub fn naive(&self, precision: Precision, inference: bool) -> NaiveStack<'_> {
+        self.naive_of(precision, false, inference)
+    }
+
+    fn naive_of(&self, precision: Precision, winograd: bool, inference: bool) -> NaiveStack<'_> {
         let values = |unit: &OwnedParameters| NaiveParameters {
             weight: wide(&unit.weight),
             bias: wide(&unit.bias),
@@ -143,7 +147,7 @@ impl ConvCase {
         let given = self.moments.iter().zip(&self.fixed);
         let given: Vec<_> =
             given.map(|(moments, fixed)| (inference || *fixed).then_some(moments)).collect();
-        NaiveStack::forward(&self.stack, &units, &wide(&self.images), precision, &given)
+        NaiveStack::forward(&self.stack, &units, &wide(&self.images), precision, winograd, &given)
     }
 
     /// A training step through the kernels.
@@ -169,9 +173,21 @@ impl ConvCase {
 
     /// Compares every path with the naive version: output, statistics, gradients and inference.
     pub fn check(&self) {
-        for precision in [Precision::F32, Precision::Bf16] {
+        // In bf16, Winograd's algorithm rounds other numbers. AMX does not use it.
+        let uses_winograd =
+            |e: &Engine| e.precision() == Precision::Bf16 && e.path() != KernelPath::Amx;
+        let engines: Vec<Engine> =
+            engines().into_iter().filter(|e| !self.is_too_slow(*e)).collect();
+        let roundings =
+            [(Precision::F32, false), (Precision::Bf16, true), (Precision::Bf16, false)];
+        for (precision, winograd) in roundings {
+            let rounds = |e: &&Engine| e.precision() == precision && uses_winograd(e) == winograd;
+            let engines: Vec<Engine> = engines.iter().filter(rounds).copied().collect();
+            if engines.is_empty() {
+                continue;
+            }
             let mut case = self.clone();
-            let naive = self.naive(precision, false);
+            let naive = self.naive_of(precision, winograd, false);
             // No gradient where the last PReLU or pooling is ambiguous.
             for (gradient, ambiguous) in
                 case.output_gradient.iter_mut().zip(naive.ambiguous_outputs())
@@ -182,13 +198,10 @@ impl ConvCase {
             let gradient = wide(&case.output_gradient);
             let expected = naive.backward(&gradient, false);
             let flipped = (self.units.len() > 1).then(|| naive.backward(&gradient, true));
-            let inferred = self.naive(precision, true).output().to_vec();
+            let inferred = self.naive_of(precision, winograd, true).output().to_vec();
 
-            for engine in engines().into_iter().filter(|e| e.precision() == precision) {
-                if self.is_too_slow(engine) {
-                    continue;
-                }
-                let comparison = Comparison { case: self, engine };
+            for engine in engines {
+                let comparison = Comparison { case: self, engine, winograd };
                 let (pass, found) = case.train(engine);
                 comparison.plain("output", &pass.output, naive.output());
                 for (unit, (mean, variance)) in naive.moments().enumerate() {
@@ -242,9 +255,18 @@ impl ConvCase {
 struct Comparison<'a> {
     case: &'a ConvCase,
     engine: Engine,
+    winograd: bool,
 }
 
 impl Comparison<'_> {
+    /// The number of units by which the tolerance grows. In Winograd's algorithm an input that is rounded differently changes
+    /// the rounding of a whole tile, so such a unit counts three times.
+    fn depth(&self) -> usize {
+        let stack = &self.case.stack;
+        let tiled = |index: &usize| self.winograd && winograd::computes(stack, *index);
+        stack.units().len() + 2 * (0..stack.units().len()).filter(tiled).count()
+    }
+
     fn plain(&self, what: &str, found: &[f32], expected: &[f64]) {
         let expected = Expected { values: expected.to_vec(), usual: 0.0 };
         self.agree(what, found, &expected, None);
@@ -267,7 +289,7 @@ impl Comparison<'_> {
         if found.is_empty() {
             return;
         }
-        let depth = self.case.units.len() as f64;
+        let depth = self.depth() as f64;
         let flipped = flipped.map_or(values, |flipped| &flipped.values);
         let open: Vec<f64> = values.iter().zip(flipped).map(|(v, t)| (v - t).abs()).collect();
         let errors: Vec<f64> =

@@ -5,6 +5,7 @@
 //! computed with these decisions flipped, which gives their effect on the gradients.
 
 pub mod case;
+mod winograd;
 
 use lsoftmax_kernels::Precision;
 use lsoftmax_kernels::conv::{Activation, EPSILON, Moments, Pool, ShortcutOrder, Stack, Unit};
@@ -46,6 +47,8 @@ pub struct NaiveStack<'a> {
     stack: &'a Stack,
     units: Vec<NaiveParameters>,
     precision: Precision,
+    /// Whether the kernels use Winograd's algorithm, and round in bf16 what it multiplies.
+    winograd: bool,
     batch: usize,
     passes: Vec<NaiveUnitForward>,
 }
@@ -116,23 +119,28 @@ impl<'a> NaiveStack<'a> {
         units: &[NaiveParameters],
         images: &[f64],
         precision: Precision,
+        winograd: bool,
         given: &[Option<&Moments>],
     ) -> Self {
         let batch = images.len() / stack.input().iter().product::<usize>();
-        let units: Vec<NaiveParameters> = units
-            .iter()
-            .map(|unit| NaiveParameters {
-                weight: rounded(precision, &unit.weight),
-                ..unit.clone()
-            })
-            .collect();
-        let mut naive = Self { stack, units, precision, batch, passes: Vec::new() };
+        let mut naive =
+            Self { stack, units: units.to_vec(), precision, winograd, batch, passes: Vec::new() };
+        for (index, unit) in naive.units.iter_mut().enumerate() {
+            if !(winograd && winograd::computes(stack, index)) {
+                unit.weight = rounded(precision, &unit.weight);
+            }
+        }
         for (index, given) in given.iter().enumerate() {
             let input = stack.source(index).map_or(images, |unit| &naive.passes[unit].output);
             let pass = naive.unit_forward(index, input, *given);
             naive.passes.push(pass);
         }
         naive
+    }
+
+    /// Whether a unit is computed by Winograd's algorithm. In f32, where nothing is rounded, the definition will do.
+    fn uses_winograd(&self, index: usize) -> bool {
+        self.winograd && winograd::computes(self.stack, index)
     }
 
     fn unit_forward(
@@ -147,9 +155,12 @@ impl<'a> NaiveStack<'a> {
         let input = rounded(self.precision, input);
 
         let mut z = vec![0.0; len];
-        convolution(unit, self.stack.unit_input(index)).products(self.batch, |o, k, i| {
-            z[o] += values.weight[k] * input[i];
-        });
+        let convolution = convolution(unit, self.stack.unit_input(index));
+        if self.uses_winograd(index) {
+            z = winograd::output(&convolution, self.precision, &values.weight, &input);
+        } else {
+            convolution.products(self.batch, |o, k, i| z[o] += values.weight[k] * input[i]);
+        }
         if unit.bias {
             filters_of(len, shape).zip(&mut z).for_each(|(f, z)| *z += values.bias[f]);
         }
@@ -358,10 +369,17 @@ impl<'a> NaiveStack<'a> {
 
         let mut weight = vec![0.0; values.weight.len()];
         let mut input = vec![0.0; pass.input.len()];
-        convolution(unit, self.stack.unit_input(index)).products(self.batch, |o, k, i| {
-            weight[k] += dz[o] * pass.input[i];
-            input[i] += dz[o] * values.weight[k];
-        });
+        let convolution = convolution(unit, self.stack.unit_input(index));
+        if self.uses_winograd(index) {
+            let (precision, weights) = (self.precision, &values.weight);
+            weight = winograd::weight_gradient(&convolution, precision, &pass.input, &dz);
+            input = winograd::input_gradient(&convolution, precision, weights, &dz);
+        } else {
+            convolution.products(self.batch, |o, k, i| {
+                weight[k] += dz[o] * pass.input[i];
+                input[i] += dz[o] * values.weight[k];
+            });
+        }
         let weight = Expected { values: weight, usual: bias.usual * rms(&pass.input) };
         if unit.norm && !pass.fixed {
             // Batch norm cancels the bias: only the rounding errors of many terms remain.

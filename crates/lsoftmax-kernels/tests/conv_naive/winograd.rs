@@ -1,0 +1,175 @@
+//! Winograd's algorithm from its definition, in f64, with the numbers that are multiplied rounded as the kernels round them.
+
+use lsoftmax_kernels::Precision;
+use lsoftmax_kernels::conv::Stack;
+use lsoftmax_testing::Convolution;
+
+use super::round;
+
+const INPUT: [[f64; 4]; 4] =
+    [[1.0, 0.0, -1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, -1.0, 1.0, 0.0], [0.0, -1.0, 0.0, 1.0]];
+const KERNEL: [[f64; 3]; 4] = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]];
+const OUTPUT: [[f64; 4]; 2] = [[1.0, 1.0, 1.0, 0.0], [0.0, 1.0, -1.0, 1.0]];
+
+/// Whether the kernels compute a unit by this algorithm.
+pub fn computes(stack: &Stack, index: usize) -> bool {
+    let unit = stack.units()[index];
+    let channels = stack.unit_input(index)[0];
+    unit.kernel == [3, 3]
+        && unit.stride == 1
+        && unit.padding < 3
+        && channels.min(unit.filters) >= 32
+}
+
+/// M X Mᵀ.
+fn transform<const M: usize, const N: usize>(
+    matrix: &[[f64; N]; M],
+    values: &[[f64; N]; N],
+) -> [[f64; M]; M] {
+    let mut out = [[0.0; M]; M];
+    for (row, out) in matrix.iter().zip(&mut out) {
+        for (column, out) in matrix.iter().zip(out) {
+            for (y, values) in values.iter().enumerate() {
+                for (x, value) in values.iter().enumerate() {
+                    *out += row[y] * value * column[x];
+                }
+            }
+        }
+    }
+    out
+}
+
+fn transposed<const M: usize, const N: usize>(matrix: &[[f64; N]; M]) -> [[f64; M]; N] {
+    std::array::from_fn(|row| std::array::from_fn(|column| matrix[column][row]))
+}
+
+fn rounded<const N: usize>(precision: Precision, values: [[f64; N]; N]) -> [[f64; N]; N] {
+    values.map(|row| row.map(|value| round(precision, value)))
+}
+
+/// Some pixels of one plane, with zeros outside.
+fn pixels<const N: usize>(
+    plane: &[f64],
+    [height, width]: [usize; 2],
+    start: [isize; 2],
+) -> [[f64; N]; N] {
+    std::array::from_fn(|row| {
+        std::array::from_fn(|column| {
+            let (y, x) = (start[0] + row as isize, start[1] + column as isize);
+            let inside = (0..height as isize).contains(&y) && (0..width as isize).contains(&x);
+            if inside { plane[y as usize * width + x as usize] } else { 0.0 }
+        })
+    })
+}
+
+/// The first outputs of all tiles.
+fn tiles([height, width]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
+    (0..height).step_by(2).flat_map(move |y| (0..width).step_by(2).map(move |x| [y, x]))
+}
+
+fn taps(weight: &[f64], index: usize) -> [[f64; 3]; 3] {
+    std::array::from_fn(|row| std::array::from_fn(|column| weight[index * 9 + row * 3 + column]))
+}
+
+/// The convolution of some images.
+pub fn output(
+    convolution: &Convolution,
+    precision: Precision,
+    weight: &[f64],
+    input: &[f64],
+) -> Vec<f64> {
+    let Convolution { input: [channels, height, width], filters, padding, .. } = *convolution;
+    let [_, high, wide] = convolution.output();
+    let kernels: Vec<[[f64; 4]; 4]> = (0..filters * channels)
+        .map(|index| rounded(precision, transform(&KERNEL, &taps(weight, index))))
+        .collect();
+    let mut out = Vec::new();
+    for image in input.chunks_exact(channels * height * width) {
+        let start = out.len();
+        out.resize(start + filters * high * wide, 0.0);
+        for [y, x] in tiles([high, wide]) {
+            let planes = image.chunks_exact(height * width);
+            let at = [y, x].map(|position| position as isize - padding as isize);
+            let inputs: Vec<_> = planes
+                .map(|plane| {
+                    rounded(precision, transform(&INPUT, &pixels(plane, [height, width], at)))
+                })
+                .collect();
+            for filter in 0..filters {
+                let mut sums = [[0.0; 4]; 4];
+                for (input, kernel) in inputs.iter().zip(&kernels[filter * channels..]) {
+                    for point in 0..16 {
+                        sums[point / 4][point % 4] +=
+                            input[point / 4][point % 4] * kernel[point / 4][point % 4];
+                    }
+                }
+                for (row, values) in transform(&OUTPUT, &sums).iter().enumerate() {
+                    for (column, value) in values.iter().enumerate() {
+                        if y + row < high && x + column < wide {
+                            let pixel = (y + row) * wide + x + column;
+                            out[start + filter * high * wide + pixel] = *value;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The gradient of the images: a convolution with the weights of exchanged channels and filters, flipped.
+pub fn input_gradient(
+    convolution: &Convolution,
+    precision: Precision,
+    weight: &[f64],
+    gradient: &[f64],
+) -> Vec<f64> {
+    let Convolution { input: [channels, ..], filters, padding, .. } = *convolution;
+    let mut flipped = vec![0.0; weight.len()];
+    for (index, value) in weight.iter().enumerate() {
+        let (filter, channel, tap) = (index / 9 / channels, index / 9 % channels, index % 9);
+        flipped[(channel * filters + filter) * 9 + 8 - tap] = *value;
+    }
+    let back = Convolution {
+        input: convolution.output(),
+        filters: channels,
+        padding: 2 - padding,
+        ..*convolution
+    };
+    output(&back, precision, &flipped, gradient)
+}
+
+pub fn weight_gradient(
+    convolution: &Convolution,
+    precision: Precision,
+    input: &[f64],
+    gradient: &[f64],
+) -> Vec<f64> {
+    let Convolution { input: [channels, height, width], filters, padding, .. } = *convolution;
+    let [_, high, wide] = convolution.output();
+    let mut sums = vec![[[0.0; 4]; 4]; filters * channels];
+    let images = input.chunks_exact(channels * height * width);
+    for (image, gradient) in images.zip(gradient.chunks_exact(filters * high * wide)) {
+        for [y, x] in tiles([high, wide]) {
+            let at = [y, x].map(|position| position as isize - padding as isize);
+            let inputs: Vec<_> = image
+                .chunks_exact(height * width)
+                .map(|plane| {
+                    rounded(precision, transform(&INPUT, &pixels(plane, [height, width], at)))
+                })
+                .collect();
+            for (filter, plane) in gradient.chunks_exact(high * wide).enumerate() {
+                let outputs = pixels(plane, [high, wide], [y as isize, x as isize]);
+                let outputs = rounded(precision, transform(&transposed(&OUTPUT), &outputs));
+                for (sums, input) in sums[filter * channels..].iter_mut().zip(&inputs) {
+                    for point in 0..16 {
+                        sums[point / 4][point % 4] +=
+                            input[point / 4][point % 4] * outputs[point / 4][point % 4];
+                    }
+                }
+            }
+        }
+    }
+    let taps = |sums: &[[f64; 4]; 4]| transform(&transposed(&KERNEL), sums);
+    sums.iter().flat_map(|sums| taps(sums).into_iter().flatten().collect::<Vec<_>>()).collect()
+}
