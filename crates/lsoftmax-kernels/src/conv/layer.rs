@@ -67,9 +67,10 @@ impl ConvLayer {
         };
         let taps = high * wide;
         let weight = WeightShape { filters: unit.filters, channels: input.channels, taps };
-        let tiles = Tiles { from: input, to: output, padding };
-        let winograd = K::WINOGRAD && stride == 1 && Tiles::support([high, wide], tiles);
-        let tiles = winograd.then_some(tiles);
+        let tiles = match K::WINOGRAD {
+            true => Tiles::new([high, wide], (padding, stride), input, output),
+            false => None,
+        };
         Self { transform, input, output, pooled, axes, weight, tiles }
     }
 

@@ -36,7 +36,7 @@ pub(super) const KERNEL: usize = 3;
 /// Taps of the kernel.
 pub(super) const TAPS: usize = KERNEL * KERNEL;
 
-/// The fewest channels of a map.
+/// The fewest channels of a map. With fewer, transforms take more time than products.
 const MIN_CHANNELS: usize = 32;
 
 /// Applies a transform to all columns, then to all rows.
@@ -136,11 +136,16 @@ pub(super) struct Tiles {
 }
 
 impl Tiles {
-    /// Whether a convolution of such a kernel with a stride of 1 is computed by tiles. Maps of few channels spend more time in
-    /// the transforms than in products.
-    pub fn support(kernel: [usize; 2], tiles: Self) -> bool {
+    /// The tiles of a convolution, if it has a kernel of 3x3, a stride of 1 and enough channels.
+    pub fn new(
+        kernel: [usize; 2],
+        (padding, stride): (usize, usize),
+        from: FeatureMap,
+        to: FeatureMap,
+    ) -> Option<Self> {
+        let fits = kernel == [KERNEL; 2] && padding < KERNEL && stride == 1;
         let wide = |map: FeatureMap| !map.folded && map.channels >= MIN_CHANNELS;
-        kernel == [KERNEL; 2] && tiles.padding < KERNEL && wide(tiles.from) && wide(tiles.to)
+        (fits && wide(from) && wide(to)).then_some(Self { from, to, padding })
     }
 
     /// The tiles of the gradient of the input.

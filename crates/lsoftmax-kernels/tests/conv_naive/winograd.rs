@@ -2,9 +2,9 @@
 
 use lsoftmax_kernels::Precision;
 use lsoftmax_kernels::conv::Stack;
-use lsoftmax_testing::Convolution;
+use lsoftmax_testing::{Congruential, Convolution};
 
-use super::round;
+use super::{rms, round, rounded as all_rounded};
 
 const INPUT: [[f64; 4]; 4] =
     [[1.0, 0.0, -1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, -1.0, 1.0, 0.0], [0.0, -1.0, 0.0, 1.0]];
@@ -172,4 +172,38 @@ pub fn weight_gradient(
     }
     let taps = |sums: &[[f64; 4]; 4]| transform(&transposed(&KERNEL), sums);
     sums.iter().flat_map(|sums| taps(sums).into_iter().flatten().collect::<Vec<_>>()).collect()
+}
+
+/// The root mean square of the errors of a convolution whose operands are rounded to bf16: by definition, and by Winograd's
+/// algorithm.
+fn rounding_errors() -> [f64; 2] {
+    let convolution =
+        Convolution { input: [32, 12, 12], filters: 32, kernel: [3, 3], padding: 1, stride: 1 };
+    let mut numbers = Congruential(7);
+    let mut some =
+        |len| -> Vec<f64> { numbers.singles(len, 0.0, 1.0).into_iter().map(f64::from).collect() };
+    let (weight, input) = (some(32 * 32 * 9), all_rounded(Precision::Bf16, &some(32 * 12 * 12)));
+    let direct = |weight: &[f64]| {
+        let mut out = vec![0.0; 32 * 12 * 12];
+        convolution.products(1, |o, k, i| out[o] += weight[k] * input[i]);
+        out
+    };
+    let exact = direct(&weight);
+    let error = |found: &[f64]| {
+        rms(&found.iter().zip(&exact).map(|(found, exact)| found - exact).collect::<Vec<_>>())
+    };
+    let tiles = |precision| output(&convolution, precision, &weight, &input);
+    assert!(error(&tiles(Precision::F32)) < 1e-12 * rms(&exact), "without rounding they are equal");
+    [direct(&all_rounded(Precision::Bf16, &weight)), tiles(Precision::Bf16)]
+        .map(|found| error(&found) / rms(&exact))
+}
+
+#[test]
+fn rounding_errors_of_tiles_are_of_the_size_of_those_of_a_convolution() {
+    let [direct, tiles] = rounding_errors();
+    // The inputs of a unit are rounded in any case, so only weights are in the first.
+    assert!((0.0012..0.0020).contains(&direct), "{direct}");
+    // Five thirds of the errors of two operands.
+    let expected = 5.0 / 3.0 * 2.0f64.sqrt() * direct;
+    assert!((0.85..1.15).contains(&(tiles / expected)), "{tiles}, not {expected}");
 }
