@@ -36,7 +36,7 @@ pub fn lambda(text: &str) -> Result<f64, String> {
 /// λ of a training run: automatic, or constant.
 pub fn lambda_of_run(text: &str) -> Result<Lambda, String> {
     match text.trim() {
-        "auto" => Ok(Lambda::Auto),
+        "auto" => Ok(Lambda::AUTO),
         number => {
             let value = number.parse().map_err(|_| "must be auto or a number of at least 0")?;
             Lambda::constant(value).map_err(|error| error.to_string())

@@ -76,7 +76,7 @@ fn every_recipe_survives_serialization() {
     assert_eq!(Recipe::from_toml(&text, "folder"), Ok(folder), "{text}");
     let stages = vec![Stage { from: 0, value: 9.0 }, Stage { from: 700, value: 0.25 }];
     for lambda in [
-        Lambda::Auto,
+        Lambda::AUTO,
         Lambda::constant(3.5).unwrap(),
         LambdaSchedule::exponential(800.0, 0.99, 0.5).unwrap().into(),
         LambdaSchedule::staged(stages).unwrap().into(),
@@ -161,7 +161,7 @@ fn the_full_recipes_follow_the_paper() {
     }
     let lambda = |name| Recipe::built_in(name).unwrap().lambda;
     let power = |gamma, power, min| LambdaSchedule::power(1000.0, gamma, power, min).unwrap();
-    assert_eq!(lambda("mnist"), Lambda::Auto);
+    assert_eq!(lambda("mnist"), Lambda::AUTO);
     assert_eq!(lambda("cifar10"), power(8.3e-6, 45.0, 0.0).into());
     assert_eq!(lambda("cifar10-plus"), power(6.7e-6, 45.0, 0.0).into());
     assert_eq!(lambda("cifar100"), power(8.3e-6, 45.0, 5.0).into());
@@ -219,7 +219,7 @@ fn a_quick_recipe_is_the_full_one_scaled_with_smaller_batches_and_rates() {
         assert!(quick.steps * (quick.batch as u64) <= 60_000, "{name}");
         // Where so few steps do not suffice for a small λ, it stays larger.
         let floor = if quick.data == "mnist".into() { 0.0 } else { 50.0 };
-        for step in (0..quick.steps).filter(|_| quick.has_margin() && full.lambda != Lambda::Auto) {
+        for step in (0..quick.steps).filter(|_| quick.has_margin() && full.lambda != Lambda::AUTO) {
             let (found, scaled) = (lambda(&quick, step), lambda(&full, step).max(floor));
             assert!((found - scaled).abs() <= 1e-9 * scaled, "{name}: {found}, not {scaled}");
         }

@@ -122,8 +122,8 @@ fn only_a_change_to_an_added_or_subtracted_margin_sets_lambda_to_0() {
         assert_eq!(lambda_with(kind), Lambda::constant(0.0).unwrap());
         // A recipe that was written for such a margin keeps its own λ.
         let mut annealed = recipe.clone().with_head(head(kind, None, None));
-        annealed.lambda = Lambda::Auto;
-        assert_eq!(annealed.with_head(head(kind, Some(0.1), None)).lambda, Lambda::Auto);
+        annealed.lambda = Lambda::AUTO;
+        assert_eq!(annealed.with_head(head(kind, Some(0.1), None)).lambda, Lambda::AUTO);
     }
 }
 

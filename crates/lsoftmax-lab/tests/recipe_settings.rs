@@ -63,9 +63,20 @@ fn an_objective_with_settings_of_its_own_comes_back_and_is_checked() {
 fn lambda_is_automatic_a_number_or_a_schedule() {
     let read = |lambda: &str| Recipe::from_toml(&with(LAMBDA, lambda), "mine.toml").unwrap();
     let auto = read("\"auto\"");
-    assert_eq!((&auto.lambda, auto.lambda.schedule()), (&Lambda::Auto, None));
-    assert!(auto.to_toml().contains("\nlambda = \"auto\"\n"), "{}", auto.to_toml());
-    assert_eq!(auto.scaled(300).lambda, Lambda::Auto);
+    assert_eq!((&auto.lambda, auto.lambda.schedule()), (&Lambda::AUTO, None));
+    // A run's own recipe says which threshold it had.
+    let text = auto.to_toml();
+    assert!(text.contains("[lambda]\nschedule = \"auto\"\nkeep = 0.97\n"), "{text}");
+    assert_eq!(auto, read("{ schedule = \"auto\", keep = 0.97 }"));
+    let other = read("{ schedule = \"auto\", keep = 0.9 }");
+    assert_eq!(other.lambda, Lambda::Auto { keep: 0.9 });
+    assert!(!other.is_same_experiment(&Recipe { lambda: Lambda::AUTO, ..other.clone() }));
+    assert_eq!(auto.scaled(300).lambda, Lambda::AUTO);
+    for keep in [0.0, -0.1, 1.01, f64::NAN] {
+        let recipe = Recipe { lambda: Lambda::Auto { keep }, ..auto.clone() };
+        let sentence = recipe.check().unwrap_err().to_string();
+        assert!(sentence.contains("`lambda.keep` must be above 0 and at most 1"), "{sentence}");
+    }
     for number in ["5", "5.0", "0.5e1"] {
         let constant = read(number);
         assert_eq!(constant.lambda, Lambda::constant(5.0).unwrap());

@@ -109,6 +109,7 @@ const STAGE: &[Key] = &[
 ];
 
 const LAMBDA: &[(&str, &[Key])] = &[
+    ("auto", &[("schedule", Value), ("keep", Value)]),
     ("constant", &[("schedule", Value), ("value", Value)]),
     (
         "power",

@@ -7,11 +7,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// λ of a training run.
 ///
-/// In a recipe `lambda = "auto"`, a number for a constant λ, or the table of a schedule.
+/// In a recipe `lambda = "auto"`, a number for a constant λ, or the table of a schedule, of which
+/// `{ schedule = "auto", keep = 0.97 }` is one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lambda {
     /// Decreased as fast as the network can satisfy the margin; see `train/auto_lambda.rs`.
-    Auto,
+    Auto {
+        /// Of the images that are classified correctly, the fraction that must remain so under the margin.
+        keep: f64,
+    },
     /// A function of the optimiser step.
     Schedule(LambdaSchedule),
 }
@@ -19,7 +23,18 @@ pub enum Lambda {
 /// The name of [`Lambda::Auto`].
 const AUTO: &str = "auto";
 
+/// [`Lambda::Auto`] in a recipe.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AutoTable {
+    schedule: String,
+    keep: f64,
+}
+
 impl Lambda {
+    /// The automatic λ, with a threshold that suits every data set it was tried on.
+    pub const AUTO: Self = Self::Auto { keep: 0.97 };
+
     /// A constant λ.
     ///
     /// # Errors
@@ -31,7 +46,7 @@ impl Lambda {
     /// The schedule, unless it is automatic.
     pub fn schedule(&self) -> Option<&LambdaSchedule> {
         match self {
-            Self::Auto => None,
+            Self::Auto { .. } => None,
             Self::Schedule(schedule) => Some(schedule),
         }
     }
@@ -43,7 +58,7 @@ impl Lambda {
     /// When `factor` is not above 0 and finite.
     pub fn stretched(&self, factor: f64) -> Result<Self, LambdaError> {
         match self {
-            Self::Auto => Ok(Self::Auto),
+            Self::Auto { .. } => Ok(self.clone()),
             Self::Schedule(schedule) => schedule.stretched(factor).map(Self::Schedule),
         }
     }
@@ -58,7 +73,9 @@ impl From<LambdaSchedule> for Lambda {
 impl Serialize for Lambda {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Auto => serializer.serialize_str(AUTO),
+            Self::Auto { keep } => {
+                AutoTable { schedule: AUTO.into(), keep: *keep }.serialize(serializer)
+            }
             Self::Schedule(schedule) => schedule.serialize(serializer),
         }
     }
@@ -79,7 +96,7 @@ impl<'de> Deserialize<'de> for Lambda {
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<Lambda, E> {
                 match name {
-                    AUTO => Ok(Lambda::Auto),
+                    AUTO => Ok(Lambda::AUTO),
                     _ => Err(E::custom(format_args!(
                         "unknown choice `{name}`, expected `auto`, a number or a schedule"
                     ))),
@@ -99,7 +116,14 @@ impl<'de> Deserialize<'de> for Lambda {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Lambda, A::Error> {
-                LambdaSchedule::deserialize(MapAccessDeserializer::new(map)).map(Lambda::Schedule)
+                let table = toml::Table::deserialize(MapAccessDeserializer::new(map))?;
+                if table.get("schedule").and_then(|name| name.as_str()) != Some(AUTO) {
+                    let schedule = LambdaSchedule::deserialize(table).map_err(de::Error::custom)?;
+                    return Ok(Lambda::Schedule(schedule));
+                }
+                let AutoTable { keep, .. } =
+                    AutoTable::deserialize(table).map_err(de::Error::custom)?;
+                Ok(Lambda::Auto { keep })
             }
         }
 

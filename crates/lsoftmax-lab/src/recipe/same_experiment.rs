@@ -25,7 +25,7 @@ impl Recipe {
             source: String::new(),
             expected: BTreeMap::new(),
             data: self.data.clone().without_directories(),
-            lambda: Lambda::Auto,
+            lambda: Lambda::AUTO,
             seed: 0,
             log_every: 1,
             checkpoint_every: 1,
@@ -48,7 +48,7 @@ impl Recipe {
 /// Whether λ is the same at every step, but for rounding.
 fn same_lambda(one: &Lambda, other: &Lambda, steps: u64) -> bool {
     let (one, other) = match (one, other) {
-        (Lambda::Auto, Lambda::Auto) => return true,
+        (Lambda::Auto { keep: one }, Lambda::Auto { keep: other }) => return one == other,
         (Lambda::Schedule(one), Lambda::Schedule(other)) => (one, other),
         _ => return false,
     };
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn lambda_matters_only_with_a_margin() {
         let softmax = Recipe { head: l_softmax(1.0), ..mnist() };
-        let other = Recipe { lambda: Lambda::Auto, ..softmax.clone() };
+        let other = Recipe { lambda: Lambda::AUTO, ..softmax.clone() };
         assert!(softmax.is_same_experiment(&other));
     }
 

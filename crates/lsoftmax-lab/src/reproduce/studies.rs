@@ -26,12 +26,13 @@ pub(super) fn lambda() -> Vec<Row> {
     rows
 }
 
-/// Softmax, and m = 4, 2 and 3 with the recipe's λ, which is tied to the learning rate, and the automatic one.
+/// Softmax, and m = 4, 2 and 3 with the recipe's λ, which is tied to the learning rate, and the automatic one with two thresholds.
 fn recipe_and_auto(group: &'static str, recipe: &Recipe) -> Vec<Row> {
     let margins = [4.0, 2.0, 3.0].into_iter().flat_map(|m| {
         [
             with_lambda(group, recipe, m, ("", "λ tied to the rate"), recipe.lambda.clone()),
             auto(group, recipe, m),
+            auto_of_nine_tenths(group, recipe, m),
         ]
     });
     std::iter::once(softmax(group, recipe)).chain(margins).collect()
@@ -44,7 +45,13 @@ fn softmax(group: &'static str, recipe: &Recipe) -> Row {
 
 /// A margin with the automatic λ.
 fn auto(group: &'static str, recipe: &Recipe, m: f64) -> Row {
-    with_lambda(group, recipe, m, ("auto", "λ auto"), Lambda::Auto)
+    with_lambda(group, recipe, m, ("auto", "λ auto"), Lambda::AUTO)
+}
+
+/// The same with a threshold of nine tenths.
+fn auto_of_nine_tenths(group: &'static str, recipe: &Recipe, m: f64) -> Row {
+    let lambda = Lambda::Auto { keep: 0.9 };
+    with_lambda(group, recipe, m, ("auto0.9", "λ auto, keep 0.9"), lambda)
 }
 
 /// m = 4 with other schedules: a search over base, γ, power and minimum. A schedule by power is given by its value at the first
@@ -90,7 +97,7 @@ fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("a formatted number is one")
 }
 
-/// What else may decide whether a margin lowers the error, each with small networks and the automatic λ: the learning rate, the
+/// What else may decide whether a margin lowers the error, each with small networks and an automatic λ: the learning rate, the
 /// feature layer, weight decay. Length is another, by `--scale`.
 pub(super) fn conditions() -> Vec<Row> {
     type Change = fn(&mut Recipe);
@@ -121,12 +128,13 @@ pub(super) fn conditions() -> Vec<Row> {
     ];
     let of_set = |set: usize, group, name: &str| {
         let recipe = study(name);
-        let unchanged = [softmax(group, &recipe), auto(group, &recipe, 4.0)];
+        let unchanged = [softmax(group, &recipe), auto_of_nine_tenths(group, &recipe, 4.0)];
         let changed = conditions.iter().flat_map(move |(variant, groups, change)| {
             let mut recipe = recipe.clone();
             change(&mut recipe);
             let group = groups[set];
-            [softmax(group, &recipe), auto(group, &recipe, 4.0)].map(|row| Row { variant, ..row })
+            [softmax(group, &recipe), auto_of_nine_tenths(group, &recipe, 4.0)]
+                .map(|row| Row { variant, ..row })
         });
         unchanged.into_iter().chain(changed)
     };
@@ -159,7 +167,8 @@ pub(super) fn lambda_full() -> Vec<Row> {
         let rows = [
             ("authors-gamma", "the authors' γ", authors),
             ("tied", "λ tied to the rate", at_drop),
-            ("auto", "λ auto", Lambda::Auto),
+            ("auto", "λ auto", Lambda::AUTO),
+            ("auto0.9", "λ auto, keep 0.9", Lambda::Auto { keep: 0.9 }),
         ];
         let rows = rows.map(|(variant, words, lambda)| {
             with_lambda(group, &recipe, 4.0, (variant, words), lambda)
@@ -168,22 +177,6 @@ pub(super) fn lambda_full() -> Vec<Row> {
     };
     let mnist = of_set("MNIST", "mnist", 35.0, [2.5e-5, 1.04e-5]);
     [mnist, of_set("CIFAR10", "cifar10", 45.0, [2e-5, 8.3e-6])].concat()
-}
-
-/// Faces of fewer people, for as many epochs as `table5 --scale 1`: whether what a margin gains on other people depends on how many there
-/// are to train on.
-pub(super) fn people() -> Vec<Row> {
-    let all = study("lfw-small");
-    // 54 epochs of 7,596 images, as the recipe's 6,400 steps are of 30,437.
-    let quarter =
-        Recipe { data: "faces-list-144".into(), validation: 500, ..all.clone() }.scaled(1600);
-    let of_set = |group, variant, recipe: Recipe| {
-        [1.0, 4.0].map(|m| {
-            let row = with_margin(group, recipe.clone(), m);
-            Row { variant, paper: None, lfw: true, ..row }
-        })
-    };
-    [of_set("144 people", "144-people", quarter), of_set("575 people", "", all)].concat()
 }
 
 /// Every head on MNIST, in the plane and with the whole network. In the plane ten classes are 36° apart,

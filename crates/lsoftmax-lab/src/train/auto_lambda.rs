@@ -18,9 +18,6 @@ use crate::objective::BatchMetrics;
 const START: f64 = 1000.0;
 /// The minimum of λ, where the margin is all but complete.
 const LEAST: f64 = 1e-3;
-/// λ falls while at least this fraction of the images that are classified correctly remain so under the
-/// margin, and rises otherwise.
-const KEEP: f64 = 0.9;
 /// λ changes by a factor of e^SPEED over the whole run if it only falls or only rises. From [`START`] to
 /// [`LEAST`] is a factor of e^13.8.
 const SPEED: f64 = 16.0;
@@ -47,15 +44,16 @@ impl Default for AutoLambda {
 }
 
 impl AutoLambda {
-    /// Updates λ after a step with these metrics, in a run of at most `steps` steps.
-    pub fn next(&mut self, metrics: &BatchMetrics, steps: u64) {
+    /// Updates λ after a step with these metrics, in a run of at most `steps` steps: it falls if at least the fraction `keep` of
+    /// the images that are classified correctly remain so under the margin, and rises otherwise.
+    pub fn next(&mut self, metrics: &BatchMetrics, steps: u64, keep: f64) {
         let steps = steps as f64;
         let share = 1.0 / (AVERAGED_FRACTION * steps).max(FEWEST_AVERAGED_STEPS);
         let average = |old: Option<f64>, new: f64| old.map_or(new, |old| old + share * (new - old));
         let accuracy = average(self.accuracy, metrics.accuracy);
         let margin_accuracy = average(self.margin_accuracy, metrics.margin_accuracy);
         let factor = (-SPEED / steps).exp();
-        let satisfied = margin_accuracy >= KEEP * accuracy;
+        let satisfied = margin_accuracy >= keep * accuracy;
         let lambda = if satisfied { self.lambda * factor } else { self.lambda / factor };
         *self = Self {
             lambda: lambda.clamp(LEAST, START),
@@ -71,13 +69,15 @@ mod tests {
 
     use super::*;
 
+    const KEEP: f64 = 0.9;
+
     fn metrics(accuracy: f64, margin_accuracy: f64) -> BatchMetrics {
         BatchMetrics { accuracy, margin_accuracy, ..BatchMetrics::default() }
     }
 
     fn after(steps: u64, of: u64, metrics: BatchMetrics) -> AutoLambda {
         let mut auto = AutoLambda::default();
-        (0..steps).for_each(|_| auto.next(&metrics, of));
+        (0..steps).for_each(|_| auto.next(&metrics, of, KEEP));
         auto
     }
 
@@ -97,9 +97,9 @@ mod tests {
         let mut auto = after(steps / 2, steps, metrics(0.8, 0.8));
         let low = auto.lambda;
         // The averages need about half of their time constant of 10 steps to notice.
-        (0..20).for_each(|_| auto.next(&metrics(0.8, 0.6), steps));
+        (0..20).for_each(|_| auto.next(&metrics(0.8, 0.6), steps, KEEP));
         let turned = auto.lambda;
-        (0..100).for_each(|_| auto.next(&metrics(0.8, 0.6), steps));
+        (0..100).for_each(|_| auto.next(&metrics(0.8, 0.6), steps, KEEP));
         assert!(turned > low);
         assert!((auto.lambda / turned / (SPEED / 10.0).exp() - 1.0).abs() < 1e-9, "{auto:?}");
         assert_eq!(after(steps, steps, metrics(0.8, 0.6)).lambda, START);
@@ -109,7 +109,7 @@ mod tests {
     fn a_single_bad_batch_does_not_turn_lambda() {
         let mut auto = after(100, 10_000, metrics(0.8, 0.8));
         let before = auto.lambda;
-        auto.next(&metrics(0.8, 0.3), 10_000);
+        auto.next(&metrics(0.8, 0.3), 10_000, KEEP);
         assert!(auto.lambda < before);
     }
 
@@ -126,8 +126,8 @@ mod tests {
                 // As if the run were killed after every step.
                 let text = toml::to_string(&resumed).unwrap();
                 resumed = toml::from_str(&text).unwrap();
-                auto.next(&batch, steps);
-                resumed.next(&batch, steps);
+                auto.next(&batch, steps, KEEP);
+                resumed.next(&batch, steps, KEEP);
                 prop_assert_eq!(auto, resumed);
                 prop_assert!((LEAST..=START).contains(&auto.lambda));
             }
