@@ -134,6 +134,11 @@ const LEARNING_RATE: &[(&str, &[Key])] = &[
     ("cosine", &[("schedule", Value), ("rate", Value), ("min", Value), ("until", Value)]),
 ];
 
+/// The names of the schedules of λ.
+pub(super) fn lambda_schedules() -> impl Iterator<Item = &'static str> {
+    LAMBDA.iter().map(|(name, _)| *name)
+}
+
 /// All keys that a recipe may have, as paths such as `network.stages.filters`; those of a schedule follow its
 /// name, as in `lambda.power.gamma`.
 pub fn known_keys() -> Vec<String> {

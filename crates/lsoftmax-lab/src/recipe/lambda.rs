@@ -1,9 +1,10 @@
 //! λ of a recipe: a schedule, or left to the trainer.
 
 use lsoftmax::{LambdaError, LambdaSchedule};
-use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::keys::lambda_schedules;
 
 /// λ of a training run.
 ///
@@ -29,6 +30,25 @@ const AUTO: &str = "auto";
 struct AutoTable {
     schedule: String,
     keep: f64,
+}
+
+/// The name of a schedule of λ.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct ScheduleName(String);
+
+impl TryFrom<String> for ScheduleName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let known: Vec<&str> = lambda_schedules().collect();
+        match known.contains(&name.as_str()) {
+            true => Ok(Self(name)),
+            false => {
+                Err(format!("unknown choice `{name}`, expected one of `{}`", known.join("`, `")))
+            }
+        }
+    }
 }
 
 impl Lambda {
@@ -115,8 +135,16 @@ impl<'de> Deserialize<'de> for Lambda {
                 self.visit_f64(value as f64)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Lambda, A::Error> {
-                let table = toml::Table::deserialize(MapAccessDeserializer::new(map))?;
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Lambda, A::Error> {
+                let mut table = toml::Table::new();
+                while let Some(key) = map.next_key::<String>()? {
+                    // An error in the name is reported at the name.
+                    let value = match key == "schedule" {
+                        true => toml::Value::String(map.next_value::<ScheduleName>()?.0),
+                        false => map.next_value()?,
+                    };
+                    table.insert(key, value);
+                }
                 if table.get("schedule").and_then(|name| name.as_str()) != Some(AUTO) {
                     let schedule = LambdaSchedule::deserialize(table).map_err(de::Error::custom)?;
                     return Ok(Lambda::Schedule(schedule));
