@@ -287,7 +287,7 @@ mod pairs {
     impl ConvKernel for Amx {
         // A tile has sixteen words of depth, which are 32 channels.
         const FOLDS: bool = false;
-        // Tiles multiply so fast that the transforms would take longer than they save.
+        // AMX multiplies so fast that the transforms would take longer than they save, by estimate.
         const WINOGRAD: bool = false;
         const LINES_IN_PLACE: bool = false;
         const PIXEL_PAIRS: bool = true;
