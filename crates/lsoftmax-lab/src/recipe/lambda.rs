@@ -52,7 +52,7 @@ impl TryFrom<String> for ScheduleName {
 }
 
 impl Lambda {
-    /// The automatic λ, with a threshold that suits every data set it was tried on.
+    /// The automatic λ, with the threshold that suits the paper's networks.
     pub const AUTO: Self = Self::Auto { keep: 0.97 };
 
     /// A constant λ.
