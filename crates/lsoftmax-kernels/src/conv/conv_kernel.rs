@@ -43,9 +43,9 @@ pub(crate) trait ConvKernel: Kernel {
     /// Converts lanes in the order of [`ConvKernel::decode`] to words.
     fn encode_lanes(self, lanes: KernelLanes<Self>, words: &mut [Self::Word]);
 
-    /// Converts lanes of two images in the order of [`ConvKernel::decode`] to words whose depth is images: rows of 32
-    /// channels, `2 · ROW_WORDS` words in all.
-    fn encode_images(
+    /// Converts lanes of two steps of depth, such as two images, in the order of [`ConvKernel::decode`] to words of that
+    /// depth: rows of 32 channels, `2 · ROW_WORDS` words in all.
+    fn encode_depth_pair(
         self,
         first: KernelLanes<Self>,
         second: KernelLanes<Self>,
@@ -126,7 +126,12 @@ impl<S: F32MicroKernel, E: F32Encoding> ConvKernel for F32Kernel<S, E> {
     }
 
     #[inline(always)]
-    fn encode_images(self, first: KernelLanes<Self>, second: KernelLanes<Self>, words: &mut [f32]) {
+    fn encode_depth_pair(
+        self,
+        first: KernelLanes<Self>,
+        second: KernelLanes<Self>,
+        words: &mut [f32],
+    ) {
         self.encode_lanes(first, words);
         self.encode_lanes(second, &mut words[CHANNELS..]);
     }
@@ -212,7 +217,7 @@ mod pairs {
         }
 
         #[inline(always)]
-        fn encode_images(
+        fn encode_depth_pair(
             self,
             Avx512Lanes([first_even, first_odd]): Avx512Lanes,
             Avx512Lanes([second_even, second_odd]): Avx512Lanes,
@@ -321,8 +326,13 @@ mod pairs {
         }
 
         #[inline(always)]
-        fn encode_images(self, first: Avx512Lanes, second: Avx512Lanes, words: &mut [Bf16Pair]) {
-            self.simd().encode_images(first, second, words);
+        fn encode_depth_pair(
+            self,
+            first: Avx512Lanes,
+            second: Avx512Lanes,
+            words: &mut [Bf16Pair],
+        ) {
+            self.simd().encode_depth_pair(first, second, words);
         }
 
         #[inline(always)]

@@ -13,7 +13,7 @@
 //!
 //! In two dimensions every transform is applied to columns, then to rows: y = Aᵀ ((G g Gᵀ) ⊙ (Bᵀ d B)) A on a *tile* of
 //! 2x2 outputs and 4x4 inputs. The sum over channels is taken between the products and the last transform, so for each
-//! of the 16 *points* of a tile it is a matrix product of transformed inputs and weights: two fifths of the
+//! of the 16 *points* of a tile it is a matrix product of transformed inputs and weights: 4/9 of the
 //! multiplications of a convolution.
 //!
 //! The gradient of the input is the same with the weights flipped. That of the weights follows from the formula:
@@ -36,7 +36,7 @@ pub(super) const KERNEL: usize = 3;
 /// Taps of the kernel.
 pub(super) const TAPS: usize = KERNEL * KERNEL;
 
-/// The fewest channels of a map. With fewer, transforms take more time than products.
+/// The fewest channels of a map: those of a row. With fewer, transforms and products would be of zeros.
 const MIN_CHANNELS: usize = 32;
 
 /// Applies a transform to all columns, then to all rows.

@@ -125,11 +125,9 @@ impl WinogradConv {
                         for image in 0..run.live {
                             let points = transform_input(decode(kernel, &pixels, image));
                             let row = group * rows + index * run.live + image;
-                            for (y, points) in points.into_iter().enumerate() {
-                                for (x, point) in points.into_iter().enumerate() {
-                                    let start = (y * WINDOW + x) * point_words + row * K::ROW_WORDS;
-                                    kernel.encode_lanes(point, &mut inputs[start..]);
-                                }
+                            for (point, lanes) in points.as_flattened().iter().enumerate() {
+                                let start = point * point_words + row * K::ROW_WORDS;
+                                kernel.encode_lanes(*lanes, &mut inputs[start..]);
                             }
                         }
                     }
@@ -200,10 +198,8 @@ impl WinogradConv {
                     let (tile, image) = (row / run.live, row % run.live);
                     let first = simd.lanes(&products[row]);
                     let mut values = [[first; WINDOW]; WINDOW];
-                    for (y, values) in values.iter_mut().enumerate() {
-                        for (x, value) in values.iter_mut().enumerate() {
-                            *value = simd.lanes(&products[(y * WINDOW + x) * points + row]);
-                        }
+                    for (point, value) in values.as_flattened_mut().iter_mut().enumerate() {
+                        *value = simd.lanes(&products[point * points + row]);
                     }
                     for (y, values) in transform_products(values).into_iter().enumerate() {
                         for (x, value) in values.into_iter().enumerate() {
@@ -264,7 +260,7 @@ fn pack_panel<K: ConvKernel>(
             let points = first.as_flattened().iter().zip(second.as_flattened());
             for (point, (first, second)) in points.enumerate() {
                 let start = (point * tiles.from.groups() + from) * block + depth * K::ROW_WORDS;
-                kernel.encode_images(*first, *second, &mut panel[start..]);
+                kernel.encode_depth_pair(*first, *second, &mut panel[start..]);
             }
         }
     }

@@ -67,6 +67,7 @@ impl WinogradGradient {
                 kernel,
                 shape,
                 &mut self.left,
+                #[inline(always)]
                 |group, tile| input.pixels::<K, WINDOW>(group, &tiles.window(starts[tile]), &zeros),
                 #[inline(always)]
                 |pixels, image| transform_input(decode(kernel, pixels, image)),
@@ -156,12 +157,10 @@ fn write_operand<K: ConvKernel, P>(
                         let [first, second] =
                             [transform(&pixels, image), transform(&pixels, image + 1)];
                         let row = (group * tiles + tile) * images + image;
-                        for y in 0..WINDOW {
-                            for x in 0..WINDOW {
-                                let start = (y * WINDOW + x) * point_words + row * K::ROW_WORDS;
-                                let words = &mut out[start..];
-                                kernel.encode_images(first[y][x], second[y][x], words);
-                            }
+                        let points = first.as_flattened().iter().zip(second.as_flattened());
+                        for (point, (first, second)) in points.enumerate() {
+                            let words = &mut out[point * point_words + row * K::ROW_WORDS..];
+                            kernel.encode_depth_pair(*first, *second, words);
                         }
                     }
                 }

@@ -71,6 +71,20 @@ fn taps(weight: &[f64], index: usize) -> [[f64; 3]; 3] {
     std::array::from_fn(|row| std::array::from_fn(|column| weight[index * 9 + row * 3 + column]))
 }
 
+/// The transformed inputs of a tile, one per channel.
+fn transformed_inputs(
+    convolution: &Convolution,
+    precision: Precision,
+    image: &[f64],
+    tile: [usize; 2],
+) -> Vec<[[f64; 4]; 4]> {
+    let [_, height, width] = convolution.input;
+    let start = tile.map(|position| position as isize - convolution.padding as isize);
+    let planes = image.chunks_exact(height * width);
+    let inputs = planes.map(|plane| transform(&INPUT, &pixels(plane, [height, width], start)));
+    inputs.map(|inputs| rounded(precision, inputs)).collect()
+}
+
 /// The convolution of some images.
 pub fn output(
     convolution: &Convolution,
@@ -78,7 +92,7 @@ pub fn output(
     weight: &[f64],
     input: &[f64],
 ) -> Vec<f64> {
-    let Convolution { input: [channels, height, width], filters, padding, .. } = *convolution;
+    let Convolution { input: [channels, height, width], filters, .. } = *convolution;
     let [_, high, wide] = convolution.output();
     let kernels: Vec<[[f64; 4]; 4]> = (0..filters * channels)
         .map(|index| rounded(precision, transform(&KERNEL, &taps(weight, index))))
@@ -88,13 +102,7 @@ pub fn output(
         let start = out.len();
         out.resize(start + filters * high * wide, 0.0);
         for [y, x] in tiles([high, wide]) {
-            let planes = image.chunks_exact(height * width);
-            let at = [y, x].map(|position| position as isize - padding as isize);
-            let inputs: Vec<_> = planes
-                .map(|plane| {
-                    rounded(precision, transform(&INPUT, &pixels(plane, [height, width], at)))
-                })
-                .collect();
+            let inputs = transformed_inputs(convolution, precision, image, [y, x]);
             for filter in 0..filters {
                 let mut sums = [[0.0; 4]; 4];
                 for (input, kernel) in inputs.iter().zip(&kernels[filter * channels..]) {
@@ -145,19 +153,13 @@ pub fn weight_gradient(
     input: &[f64],
     gradient: &[f64],
 ) -> Vec<f64> {
-    let Convolution { input: [channels, height, width], filters, padding, .. } = *convolution;
+    let Convolution { input: [channels, height, width], filters, .. } = *convolution;
     let [_, high, wide] = convolution.output();
     let mut sums = vec![[[0.0; 4]; 4]; filters * channels];
     let images = input.chunks_exact(channels * height * width);
     for (image, gradient) in images.zip(gradient.chunks_exact(filters * high * wide)) {
         for [y, x] in tiles([high, wide]) {
-            let at = [y, x].map(|position| position as isize - padding as isize);
-            let inputs: Vec<_> = image
-                .chunks_exact(height * width)
-                .map(|plane| {
-                    rounded(precision, transform(&INPUT, &pixels(plane, [height, width], at)))
-                })
-                .collect();
+            let inputs = transformed_inputs(convolution, precision, image, [y, x]);
             for (filter, plane) in gradient.chunks_exact(high * wide).enumerate() {
                 let outputs = pixels(plane, [high, wide], [y as isize, x as isize]);
                 let outputs = rounded(precision, transform(&transposed(&OUTPUT), &outputs));

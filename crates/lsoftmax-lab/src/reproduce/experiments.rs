@@ -211,14 +211,12 @@ fn table5() -> Vec<Row> {
     };
     // λ falls as early as in SphereFace-20: 1 / step.
     let early = LambdaSchedule::power(1000.0, 0.07775, 1.0, 5.0).expect("a valid schedule");
+    let (recipe, early) = (study("lfw-small"), Lambda::Schedule(early));
     let lambdas = [
-        (4.0, ("auto0.9", "λ auto, keep 0.9"), Lambda::Auto { keep: 0.9 }),
-        (2.0, ("early-lambda", "λ = 5 early"), Lambda::Schedule(early)),
+        studies::auto_of_nine_tenths(group, &recipe, 4.0),
+        with_lambda(group, &recipe, 2.0, ("early-lambda", "λ = 5 early"), early),
     ];
-    let lambdas = lambdas.map(|(m, name, lambda)| Row {
-        lfw: true,
-        ..with_lambda(group, &study("lfw-small"), m, name, lambda)
-    });
+    let lambdas = lambdas.map(|row| Row { lfw: true, ..row });
     // At s = 64, the scale of their papers, CosFace and ArcFace have their whole margin and large gradients from the first step on.
     let successors = [
         ("A-Softmax, m = 4", HeadKind::ASoftmax, None),

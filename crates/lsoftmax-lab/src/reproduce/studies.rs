@@ -49,7 +49,7 @@ fn auto(group: &'static str, recipe: &Recipe, m: f64) -> Row {
 }
 
 /// The same with a threshold of nine tenths.
-fn auto_of_nine_tenths(group: &'static str, recipe: &Recipe, m: f64) -> Row {
+pub(super) fn auto_of_nine_tenths(group: &'static str, recipe: &Recipe, m: f64) -> Row {
     let lambda = Lambda::Auto { keep: 0.9 };
     with_lambda(group, recipe, m, ("auto0.9", "λ auto, keep 0.9"), lambda)
 }
@@ -164,16 +164,14 @@ pub(super) fn lambda_full() -> Vec<Row> {
             let schedule = LambdaSchedule::power(1000.0, gamma, power, 0.0);
             Lambda::Schedule(schedule.expect("the schedules are valid"))
         });
-        let rows = [
-            ("authors-gamma", "the authors' γ", authors),
-            ("tied", "λ tied to the rate", at_drop),
-            ("auto", "λ auto", Lambda::AUTO),
-            ("auto0.9", "λ auto, keep 0.9", Lambda::Auto { keep: 0.9 }),
-        ];
+        let rows =
+            [("authors-gamma", "the authors' γ", authors), ("tied", "λ tied to the rate", at_drop)];
         let rows = rows.map(|(variant, words, lambda)| {
             with_lambda(group, &recipe, 4.0, (variant, words), lambda)
         });
-        std::iter::once(softmax(group, &recipe)).chain(rows).collect::<Vec<_>>()
+        let automatic = [auto(group, &recipe, 4.0), auto_of_nine_tenths(group, &recipe, 4.0)];
+        let softmax = std::iter::once(softmax(group, &recipe));
+        softmax.chain(rows).chain(automatic).collect::<Vec<_>>()
     };
     let mnist = of_set("MNIST", "mnist", 35.0, [2.5e-5, 1.04e-5]);
     [mnist, of_set("CIFAR10", "cifar10", 45.0, [2e-5, 8.3e-6])].concat()

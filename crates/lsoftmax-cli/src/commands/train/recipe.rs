@@ -52,7 +52,7 @@ pub struct RecipeArguments {
     /// alone, for more classes than fit into one machine
     #[arg(long)]
     shard_classes: bool,
-    /// λ instead of the recipe's: auto, which needs no tuning, or a number for a constant λ
+    /// λ instead of the recipe's: auto, which follows the accuracy under the margin, or a number for a constant λ
     #[arg(long, value_name = "λ", value_parser = lambda_of_run, allow_negative_numbers = true)]
     lambda: Option<Lambda>,
     /// The seed of initial weights, order and augmentation
