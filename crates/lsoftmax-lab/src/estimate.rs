@@ -8,8 +8,8 @@ use lsoftmax_nn::NetworkConfig;
 use crate::bench::{BenchError, Heap, TrainBench};
 use crate::recipe::Recipe;
 
-/// The number of images of a measured step: enough for all threads, few enough to be quick.
-const BATCH: usize = 32;
+/// The most images of a measured step. With fewer, preparing the weights, which is done once per step, would count for too much.
+const MOST_IMAGES: usize = 128;
 /// The number of test images of the paper's data sets.
 const TEST_IMAGES: usize = 10_000;
 
@@ -64,7 +64,7 @@ impl Estimator {
             name: recipe.name.clone(),
             network: network.clone(),
             classes: 10,
-            batch: BATCH,
+            batch: recipe.batch.min(MOST_IMAGES),
             head: recipe.head,
             precision: recipe.precision,
             composed: false,

@@ -21,6 +21,7 @@
 //! | `conv_kernel`, `product` | operands of each kernel path, and a convolution's three products |
 //! | `winograd` | Winograd's algorithm, which computes 3x3 convolutions with fewer multiplications: its transforms and tiles |
 //! | `winograd_conv`, `winograd_gradient`, `tile_pixels` | a convolution's three products by that algorithm, and how they read tiles |
+//! | `weight_gradient` | the weight gradient by either of the two |
 //! | `pixel_pairs` | how AMX reads the input in the weight gradient |
 //! | `epilogue`, `moments` | batch norm, activation and pooling, and the statistics of batch norm |
 //! | `output`, `shortcut` | a unit's output from what is stored, and the sums of residual units |
@@ -49,6 +50,7 @@ mod stack;
 mod tile_pixels;
 mod unit;
 mod unit_backward;
+mod weight_gradient;
 mod weights;
 mod winograd;
 mod winograd_conv;

@@ -18,15 +18,13 @@ use super::layer::{ConvLayer, PackedConv};
 use super::layout::{
     CHANNELS, FeatureMap, IMAGES, Im2col, InputTransform, MapRows, add_to_image, live_images,
 };
-use super::product::LineOperands;
 use super::ready_stack::{BackwardInputs, ReadyStack, total};
 use super::shortcut::{StoredOutput, Upstream};
 use super::stack::Uses;
-use super::tile_pixels::Lines;
 use super::unit::Pool;
+use super::weight_gradient::{WeightGradient, WeightGradientScratch};
 use super::weights::{add_siblings, packed_gradient_len, unpack_weight_gradient};
 use super::winograd_conv::WinogradScratch;
-use super::winograd_gradient::WinogradGradient;
 use crate::buffer::Buffer;
 use crate::lanes::Lanes;
 
@@ -98,11 +96,8 @@ pub(super) struct UnitBackwardPass<'a> {
 /// Working memory of a thread.
 #[derive(Default)]
 struct StackBackwardScratch {
-    /// A ring of rows of the unit's input; where they are packed, only one.
-    rows: Buffer,
     dz: Buffer,
-    operands: LineOperands,
-    gradient: WinogradGradient,
+    weight: WeightGradientScratch,
     winograd: WinogradScratch,
 }
 
@@ -176,17 +171,14 @@ impl UnitBackwardPass<'_> {
         let sums: Vec<Vec<Vec<GradientSums>>> = parts
             .into_par_iter()
             .map_init(StackBackwardScratch::default, |scratch, (weight, tasks)| {
-                match &layer.tiles {
-                    Some(tiles) => scratch.gradient.clear(tiles),
-                    None => weight.fill(0.0),
-                }
+                let StackBackwardScratch { dz, weight: gradient, winograd } = scratch;
+                let mut gradient = WeightGradient::new::<K>(layer, &waves, gradient, weight);
                 let sums = tasks.into_iter().map(|task| {
-                    self.section(kernel, &waves, packed.as_ref(), task, scratch, weight)
+                    let scratch = (&mut *dz, &mut *winograd);
+                    self.section(kernel, &waves, packed.as_ref(), task, scratch, &mut gradient)
                 });
                 let sums = sums.collect();
-                if let Some(tiles) = &layer.tiles {
-                    scratch.gradient.finish(kernel, tiles, weight);
-                }
+                gradient.finish(kernel);
                 sums
             })
             .collect();
@@ -225,7 +217,7 @@ impl UnitBackwardPass<'_> {
         self.layer.complete(first.start)..self.layer.complete(last.end)
     }
 
-    /// Computes a task: adds to `weight`, writes the input's gradient, and returns the sums of the unit that it
+    /// Computes a task: adds to the weight gradient, writes the input's gradient, and returns the sums of the unit that it
     /// reads.
     fn section<K: ConvKernel>(
         &self,
@@ -233,20 +225,14 @@ impl UnitBackwardPass<'_> {
         waves: &Waves,
         packed: Option<&PackedConv>,
         mut task: SectionTask<'_, K>,
-        scratch: &mut StackBackwardScratch,
-        weight: &mut [f32],
+        (dz, winograd): (&mut Buffer, &mut WinogradScratch),
+        gradient: &mut WeightGradient<'_>,
     ) -> Vec<GradientSums> {
         let Self { ready, layer, index, .. } = *self;
         let BackwardInputs { stack, images, .. } = *ready.inputs;
         let SectionTask { block, live, .. } = task;
-        let StackBackwardScratch { rows: ring, dz, operands, gradient, winograd } = scratch;
         let ConvLayer { axes, input, output, .. } = layer;
         dz.resize(output.words::<K>());
-        let slots = if layer.tiles.is_some() { waves.slots } else { 1 };
-        ring.resize(slots * input.words::<K>() / input.height);
-        if layer.tiles.is_none() {
-            operands.resize::<K>(waves, axes, *input, *output);
-        }
         let StoredOutput { epilogue, words: z } = ready.convolved::<K>(index, block);
         let upstream = ready.upstream::<K>(self.upstream, self.gradient_of(self.upstream), block);
         let source = InputSource { stack, images, units: &ready.units, index };
@@ -273,31 +259,13 @@ impl UnitBackwardPass<'_> {
 
             let lines = axes.vertical.inputs(&wave.outputs);
             for y in lines.start.max(lines_read)..lines.end {
-                let (words, slots) = match layer.tiles.is_none() && K::LINES_IN_PLACE {
-                    true => (operands.left.words_mut(), waves.slots),
-                    false => (ring.words_mut(), slots),
-                };
-                let mut out = MapRows::in_ring(*input, words, slots, y);
-                match &read {
-                    Some(read) => read.write(kernel, y..y + 1, live, None, &mut out),
-                    None => source.read_images(kernel, layer, (block, live), y..y + 1, &mut out),
-                }
-                if layer.tiles.is_none() && !K::LINES_IN_PLACE {
-                    operands.pack_left(kernel, waves, axes, *input, y, ring.words());
-                }
+                gradient.take_row(kernel, y, |out| match &read {
+                    Some(read) => read.write(kernel, y..y + 1, live, None, out),
+                    None => source.read_images(kernel, layer, (block, live), y..y + 1, out),
+                });
             }
             lines_read = lines.end;
-            match &layer.tiles {
-                Some(tiles) => {
-                    let input = Lines { words: ring.words(), map: *input, slots };
-                    let dz = Lines::whole(*output, dz.words());
-                    gradient.add(kernel, tiles, &wave.outputs, input, dz, live);
-                }
-                None => {
-                    let (wave, dz) = ((waves, wave), (*output, dz.words()));
-                    operands.add_weight_gradient(kernel, wave, axes, *input, dz, weight);
-                }
-            }
+            gradient.add(kernel, wave, dz.words(), live);
 
             if let (Some(dx), Some(packed)) = (&mut task.dx, packed) {
                 let rows = dx_start..layer.complete(wave.outputs.end).max(dx_start);
