@@ -87,7 +87,7 @@ impl Experiment {
         Self {
             name: "fig6",
             title: "Figure 6: error by iteration for m = 1 to 4",
-            scale: 1.0 / 18.0,
+            scale: 1.0 / 6.0,
             rows: fig6,
         },
         Self {
