@@ -12,7 +12,7 @@ use crate::buffer::Buffer;
 /// Working memory of a [`WeightGradient`].
 #[derive(Default)]
 pub(super) struct WeightGradientScratch {
-    /// Rows of the convolution's input: a ring for Winograd's algorithm, else the one that is packed next.
+    /// Rows of the convolution's input: a ring for Winograd's algorithm, else the one that is packed next, if rows are packed.
     rows: Buffer,
     operands: LineOperands,
     winograd: WinogradGradient,
@@ -60,15 +60,16 @@ impl<'a> WeightGradient<'a> {
     ) {
         let ConvLayer { axes, input, tiles, .. } = self.layer;
         let WeightGradientScratch { rows, operands, .. } = &mut *self.scratch;
-        let packs = tiles.is_none() && !K::LINES_IN_PLACE;
-        let (words, slots) = match tiles {
-            Some(_) => (rows.words_mut(), self.waves.slots),
-            None if K::LINES_IN_PLACE => (operands.left.words_mut(), self.waves.slots),
-            None => (rows.words_mut(), 1),
-        };
-        write(&mut MapRows::in_ring(*input, words, slots, y));
-        if packs {
-            operands.pack_left(kernel, self.waves, axes, *input, y, rows.words());
+        let slots = self.waves.slots;
+        match tiles {
+            Some(_) => write(&mut MapRows::in_ring(*input, rows.words_mut(), slots, y)),
+            None if K::LINES_IN_PLACE => {
+                write(&mut MapRows::in_ring(*input, operands.left.words_mut(), slots, y));
+            }
+            None => {
+                write(&mut MapRows::in_ring(*input, rows.words_mut(), 1, y));
+                operands.pack_left(kernel, self.waves, axes, *input, y, rows.words());
+            }
         }
     }
 

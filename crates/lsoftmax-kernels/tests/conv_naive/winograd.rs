@@ -205,8 +205,8 @@ fn rounding_errors_of_tiles_are_of_the_size_of_those_of_a_convolution() {
     let [direct, tiles] = rounding_errors();
     // The inputs of a unit are rounded in any case, so only weights are in the first.
     assert!((0.0012..0.0020).contains(&direct), "{direct}");
-    // Five thirds of the errors of two operands. Those of sums are a little larger, because their numbers are less evenly
-    // distributed.
+    // Five thirds of the errors of two operands if all numbers were distributed alike. Transformed ones are sums, whose relative
+    // errors are about a sixth larger than those of the weights here.
     let expected = 5.0 / 3.0 * 2.0f64.sqrt() * direct;
-    assert!((0.9..1.3).contains(&(tiles / expected)), "{tiles}, not {expected}");
+    assert!((1.05..1.25).contains(&(tiles / expected)), "{tiles}, not {expected}");
 }
