@@ -114,8 +114,18 @@ fn one_seed_is_compared_by_the_images_that_were_wrong() {
     // 20 images only softmax got wrong, 10 only the margin: 2 · P(X ≤ 10 | 30, 1/2) = 0.0987.
     let expected = "L-Softmax, m = 2 | 3,000 | 1 | 0.50 | 0.32 | +0.18 | −0.10 | 0.099 (M)";
     assert_eq!(table.rows[1].cells.join(" | "), expected);
-    let note = table.notes.iter().find(|note| note.contains("not reached")).unwrap();
-    assert!(note.contains("m = 2") && note.contains("softmax"), "{note}");
+}
+
+#[test]
+fn a_table_says_which_rows_do_not_reach_the_paper() {
+    let root = tempfile::tempdir().unwrap();
+    record(root.path(), 1.0, 1, &wrong(60));
+    record(root.path(), 2.0, 1, &wrong(50));
+    let last_note = || table2(root.path()).notes.pop().unwrap();
+    assert_eq!(last_note(), "No row reaches the paper's error.");
+    record(root.path(), 4.0, 1, &wrong(31));
+    let expected = "The paper's error is not reached by softmax at 3,000 steps; L-Softmax, m = 2 at 3,000 steps.";
+    assert_eq!(last_note(), expected);
 }
 
 #[test]

@@ -266,6 +266,10 @@ fn curves(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Figu
     if charts.is_empty() {
         return Ok(Vec::new());
     }
-    let caption = "One seed each. Nothing was selected by the test curve.";
-    Ok(vec![(experiment.name.into(), caption.into(), chart_row(&charts)?)])
+    let steps = found.iter().map(|(_, record)| record.recipe.steps).max().unwrap_or_default();
+    let caption = format!(
+        "The share of wrong images, of the training batches and of all test images, in {} steps. One seed each; nothing was selected by the test curve.",
+        grouped(steps)
+    );
+    Ok(vec![(experiment.name.into(), caption, chart_row(&charts)?)])
 }

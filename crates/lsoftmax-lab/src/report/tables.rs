@@ -99,7 +99,7 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
         ..ResultTable::default()
     };
     let all = by_row(&rows, records);
-    let mut short = Vec::new();
+    let (mut with_paper, mut short) = (0, Vec::new());
     for entry in all.iter().filter(|entry| !entry.records.is_empty()) {
         let RowRecords { row, steps, records } = entry;
         let mut cells = entry.first_cells(&rows);
@@ -107,6 +107,7 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
             let test = entry.sample(Record::test_error);
             let paper = row.paper.map_or("–".into(), |paper| format!("{:.2}", paper.test_error));
             let difference = test.zip(row.paper).map(|(test, paper)| test.mean - paper.test_error);
+            with_paper += usize::from(difference.is_some());
             if difference.zip(row.paper).is_some_and(|(by, paper)| by > paper.tolerance) {
                 short.push(format!("{} at {} steps", cells[0], grouped(*steps)));
             }
@@ -127,7 +128,9 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
         "Mean ± standard deviation over seeds; every seed is a run. p: paired t-test over seeds (t); with one seed McNemar's test on the test images (M)."
             .into(),
     );
-    if !short.is_empty() {
+    if short.len() == with_paper && with_paper > 1 {
+        table.notes.push("No row reaches the paper's error.".into());
+    } else if !short.is_empty() {
         table.notes.push(format!("The paper's error is not reached by {}.", short.join("; ")));
     }
     table
