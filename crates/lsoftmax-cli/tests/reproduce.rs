@@ -33,7 +33,7 @@ fn a_queue_that_runs_out_of_time_is_resumed_by_the_same_command() {
     let stopped = lsoftmax_in(directory.path(), &[&arguments[..], &["--budget", "1s"]].concat());
     let (code, sentence) = ended(&stopped);
     assert_eq!(code, Some(130));
-    assert_says(&sentence, &["stopped", "0 runs were recorded", "the same command resumes"]);
+    assert_says(&sentence, &["stopped", "0 runs recorded", "the same command resumes"]);
     let stderr = String::from_utf8_lossy(&stopped.stderr);
     assert_says(
         &stderr,
@@ -43,7 +43,7 @@ fn a_queue_that_runs_out_of_time_is_resumed_by_the_same_command() {
     let runs = plan(&[]);
     assert_eq!(runs[0]["interrupted"], true);
     let text = printed(lsoftmax_in(directory.path(), &[&arguments[..], &["--dry-run"]].concat()));
-    assert_says(&text, &["interrupted", "4 runs are missing: about "]);
+    assert_says(&text, &["interrupted", "missing: 4 runs, about "]);
 }
 
 #[test]

@@ -183,8 +183,8 @@ impl ReproduceCommand {
             let total: Duration = missing.clone().map(seconds).sum();
             let mut text: Vec<String> = plan.iter().map(line).collect();
             text.push(format!(
-                "{} runs are missing: about {} on this machine",
-                missing.count(),
+                "missing: {}, about {} on this machine",
+                runs(missing.count()),
                 duration_text(total)
             ));
             text.join("\n")
@@ -204,7 +204,7 @@ impl ReproduceCommand {
             .map(|experiment| report::table(experiment, records))
             .collect();
         let text = tables.iter().map(report::ResultTable::to_text).collect::<Vec<_>>().join("\n");
-        let made = format!("{recorded} runs were recorded in {}", self.records.records.display());
+        let made = format!("{} recorded in {}", runs(recorded), self.records.records.display());
         if interrupted {
             tell(&text);
             return Err(Failure::interrupted(format!("stopped; {made}; the same command resumes")));
@@ -212,7 +212,8 @@ impl ReproduceCommand {
         if failed > 0 {
             tell(&text);
             return Err(Failure::bad_input(format!(
-                "{failed} runs could not be made, for the reasons above; {made}"
+                "{} could not be made, for the reasons above; {made}",
+                runs(failed)
             )));
         }
         Ok(format!("{text}\n{made}; next: `lsoftmax report`"))
@@ -228,6 +229,11 @@ fn estimate(plan: &[PlannedRun]) -> Result<BTreeMap<String, Duration>, Failure> 
         Ok((run.id.clone(), duration))
     });
     durations.collect()
+}
+
+/// A number of runs in words.
+fn runs(count: usize) -> String {
+    if count == 1 { "1 run".into() } else { format!("{count} runs") }
 }
 
 /// A duration in words: `2 h 05 min`, `12 min`, `40 s`.
