@@ -3,7 +3,7 @@
 mod recipe_text;
 
 use lsoftmax_lab::optimiser::AdamW;
-use lsoftmax_lab::recipe::{Lambda, LearningRate, Objective, Recipe};
+use lsoftmax_lab::recipe::{AutoRule, Lambda, LearningRate, Objective, Recipe};
 use recipe_text::{LAMBDA, refused, with};
 
 #[test]
@@ -64,18 +64,30 @@ fn lambda_is_automatic_a_number_or_a_schedule() {
     let read = |lambda: &str| Recipe::from_toml(&with(LAMBDA, lambda), "mine.toml").unwrap();
     let auto = read("\"auto\"");
     assert_eq!((&auto.lambda, auto.lambda.schedule()), (&Lambda::AUTO, None));
-    // A run's own recipe says which threshold it had.
+    // A run's own recipe says which rule it had.
     let text = auto.to_toml();
-    assert!(text.contains("[lambda]\nschedule = \"auto\"\nkeep = 0.97\n"), "{text}");
-    assert_eq!(auto, read("{ schedule = \"auto\", keep = 0.97 }"));
-    let other = read("{ schedule = \"auto\", keep = 0.9 }");
-    assert_eq!(other.lambda, Lambda::Auto { keep: 0.9 });
-    assert!(!other.is_same_experiment(&Recipe { lambda: Lambda::AUTO, ..other.clone() }));
+    assert!(text.contains("[lambda]\nschedule = \"auto\"\nkeep = 0.97\nend = 2.0\n"), "{text}");
+    assert_eq!(auto, read("{ schedule = \"auto\" }"));
+    for (other, keep, end) in [
+        ("{ schedule = \"auto\", keep = 0.9 }", 0.9, 2.0),
+        ("{ schedule = \"auto\", end = 1000 }", 0.97, 1000.0),
+    ] {
+        let other = read(other);
+        assert_eq!(other.lambda, Lambda::Auto(AutoRule { keep, end }));
+        assert!(!other.is_same_experiment(&Recipe { lambda: Lambda::AUTO, ..other.clone() }));
+    }
     assert_eq!(auto.scaled(300).lambda, Lambda::AUTO);
     for keep in [0.0, -0.1, 1.01, f64::NAN] {
-        let recipe = Recipe { lambda: Lambda::Auto { keep }, ..auto.clone() };
+        let rule = AutoRule { keep, ..AutoRule::default() };
+        let recipe = Recipe { lambda: Lambda::Auto(rule), ..auto.clone() };
         let sentence = recipe.check().unwrap_err().to_string();
         assert!(sentence.contains("`lambda.keep` must be above 0 and at most 1"), "{sentence}");
+    }
+    for end in [0.0, -1.0, 1001.0, f64::NAN] {
+        let rule = AutoRule { end, ..AutoRule::default() };
+        let recipe = Recipe { lambda: Lambda::Auto(rule), ..auto.clone() };
+        let sentence = recipe.check().unwrap_err().to_string();
+        assert!(sentence.contains("`lambda.end` must be from 0.001 to 1000"), "{sentence}");
     }
     for number in ["5", "5.0", "0.5e1"] {
         let constant = read(number);

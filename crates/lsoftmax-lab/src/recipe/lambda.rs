@@ -9,16 +9,33 @@ use super::keys::lambda_schedules;
 /// λ of a training run.
 ///
 /// In a recipe `lambda = "auto"`, a number for a constant λ, or the table of a schedule, of which
-/// `{ schedule = "auto", keep = 0.97 }` is one.
+/// `{ schedule = "auto", keep = 0.97, end = 2 }` is one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lambda {
     /// Decreased as fast as the network can satisfy the margin; see `train/auto_lambda.rs`.
-    Auto {
-        /// Of the images that are classified correctly, the fraction that must remain so under the margin.
-        keep: f64,
-    },
+    Auto(AutoRule),
     /// A function of the optimiser step.
     Schedule(LambdaSchedule),
+}
+
+/// What an automatic λ follows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AutoRule {
+    /// Of the images that are classified correctly, the fraction that must remain so under the margin for λ to fall fast.
+    pub keep: f64,
+    /// The upper bound of λ at the last step, to which it falls exponentially; with 1000, where λ starts, there is none.
+    pub end: f64,
+}
+
+impl Default for AutoRule {
+    fn default() -> Self {
+        Self::PAPER
+    }
+}
+
+impl AutoRule {
+    /// What suits the paper's networks.
+    const PAPER: Self = Self { keep: 0.97, end: 2.0 };
 }
 
 /// The name of [`Lambda::Auto`].
@@ -29,7 +46,20 @@ const AUTO: &str = "auto";
 #[serde(deny_unknown_fields)]
 struct AutoTable {
     schedule: String,
+    #[serde(default = "AutoTable::keep")]
     keep: f64,
+    #[serde(default = "AutoTable::end")]
+    end: f64,
+}
+
+impl AutoTable {
+    fn keep() -> f64 {
+        AutoRule::PAPER.keep
+    }
+
+    fn end() -> f64 {
+        AutoRule::PAPER.end
+    }
 }
 
 /// The name of a schedule of λ.
@@ -52,8 +82,8 @@ impl TryFrom<String> for ScheduleName {
 }
 
 impl Lambda {
-    /// The automatic λ, with the threshold that suits the paper's networks.
-    pub const AUTO: Self = Self::Auto { keep: 0.97 };
+    /// The automatic λ, with the rule that suits the paper's networks.
+    pub const AUTO: Self = Self::Auto(AutoRule::PAPER);
 
     /// A constant λ.
     ///
@@ -66,7 +96,7 @@ impl Lambda {
     /// The schedule, unless it is automatic.
     pub fn schedule(&self) -> Option<&LambdaSchedule> {
         match self {
-            Self::Auto { .. } => None,
+            Self::Auto(_) => None,
             Self::Schedule(schedule) => Some(schedule),
         }
     }
@@ -78,7 +108,7 @@ impl Lambda {
     /// When `factor` is not above 0 and finite.
     pub fn stretched(&self, factor: f64) -> Result<Self, LambdaError> {
         match self {
-            Self::Auto { .. } => Ok(self.clone()),
+            Self::Auto(_) => Ok(self.clone()),
             Self::Schedule(schedule) => schedule.stretched(factor).map(Self::Schedule),
         }
     }
@@ -93,8 +123,8 @@ impl From<LambdaSchedule> for Lambda {
 impl Serialize for Lambda {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Auto { keep } => {
-                AutoTable { schedule: AUTO.into(), keep: *keep }.serialize(serializer)
+            Self::Auto(AutoRule { keep, end }) => {
+                AutoTable { schedule: AUTO.into(), keep: *keep, end: *end }.serialize(serializer)
             }
             Self::Schedule(schedule) => schedule.serialize(serializer),
         }
@@ -149,9 +179,9 @@ impl<'de> Deserialize<'de> for Lambda {
                     let schedule = LambdaSchedule::deserialize(table).map_err(de::Error::custom)?;
                     return Ok(Lambda::Schedule(schedule));
                 }
-                let AutoTable { keep, .. } =
+                let AutoTable { keep, end, .. } =
                     AutoTable::deserialize(table).map_err(de::Error::custom)?;
-                Ok(Lambda::Auto { keep })
+                Ok(Lambda::Auto(AutoRule { keep, end }))
             }
         }
 

@@ -39,7 +39,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use choice::ForDataError;
 pub use error::{Position, RecipeError};
 pub use keys::known_keys;
-pub use lambda::Lambda;
+pub use lambda::{AutoRule, Lambda};
 
 pub use crate::fine_tuning::Init;
 use crate::head::{HeadMargin, HeadSettings};

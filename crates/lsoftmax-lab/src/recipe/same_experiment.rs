@@ -48,7 +48,7 @@ impl Recipe {
 /// Whether λ is the same at every step, but for rounding.
 fn same_lambda(one: &Lambda, other: &Lambda, steps: u64) -> bool {
     let (one, other) = match (one, other) {
-        (Lambda::Auto { keep: one }, Lambda::Auto { keep: other }) => return one == other,
+        (Lambda::Auto(one), Lambda::Auto(other)) => return one == other,
         (Lambda::Schedule(one), Lambda::Schedule(other)) => (one, other),
         _ => return false,
     };

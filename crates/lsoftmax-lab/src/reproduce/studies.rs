@@ -7,7 +7,7 @@ use super::Row;
 use super::experiments::{built_in, study, with_lambda, with_margin};
 use crate::head::{HeadKind, HeadSettings};
 use crate::optimiser::Sgd;
-use crate::recipe::{Lambda, LearningRate, NetworkChoice, Recipe};
+use crate::recipe::{AutoRule, Lambda, LearningRate, NetworkChoice, Recipe};
 
 /// λ for small networks and few images, where every schedule can be tried with several seeds: the recipe's and the automatic
 /// one on every data set, others on two of them.
@@ -26,12 +26,14 @@ pub(super) fn lambda() -> Vec<Row> {
     rows
 }
 
-/// Softmax, and m = 4, 2 and 3 with the recipe's λ, which is tied to the learning rate, and the automatic one with two thresholds.
+/// Softmax, and m = 4, 2 and 3 with the recipe's λ, which is tied to the learning rate, the automatic one, and that without its
+/// bound, with two thresholds.
 fn recipe_and_auto(group: &'static str, recipe: &Recipe) -> Vec<Row> {
     let margins = [4.0, 2.0, 3.0].into_iter().flat_map(|m| {
         [
             with_lambda(group, recipe, m, ("", "λ tied to the rate"), recipe.lambda.clone()),
             auto(group, recipe, m),
+            auto_by_accuracy(group, recipe, m),
             auto_of_nine_tenths(group, recipe, m),
         ]
     });
@@ -48,10 +50,16 @@ fn auto(group: &'static str, recipe: &Recipe, m: f64) -> Row {
     with_lambda(group, recipe, m, ("auto", "λ auto"), Lambda::AUTO)
 }
 
-/// The same with a threshold of nine tenths.
+/// The same without its bound, by the accuracy alone.
+fn auto_by_accuracy(group: &'static str, recipe: &Recipe, m: f64) -> Row {
+    let lambda = Lambda::Auto(AutoRule { keep: 0.97, end: 1000.0 });
+    with_lambda(group, recipe, m, ("auto0.97", "λ by accuracy, 0.97"), lambda)
+}
+
+/// By the accuracy alone, with a threshold of nine tenths.
 pub(super) fn auto_of_nine_tenths(group: &'static str, recipe: &Recipe, m: f64) -> Row {
-    let lambda = Lambda::Auto { keep: 0.9 };
-    with_lambda(group, recipe, m, ("auto0.9", "λ auto, keep 0.9"), lambda)
+    let lambda = Lambda::Auto(AutoRule { keep: 0.9, end: 1000.0 });
+    with_lambda(group, recipe, m, ("auto0.9", "λ by accuracy, 0.9"), lambda)
 }
 
 /// m = 4 with other schedules: a search over base, γ, power and minimum. A schedule by power is given by its value at the first
@@ -97,7 +105,7 @@ fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("a formatted number is one")
 }
 
-/// What else may decide whether a margin lowers the error, each with small networks and an automatic λ: the learning rate, the
+/// What else may decide whether a margin lowers the error, each with small networks and a λ by the accuracy: the learning rate, the
 /// feature layer, weight decay. Length is another, by `--scale`.
 pub(super) fn conditions() -> Vec<Row> {
     type Change = fn(&mut Recipe);
@@ -169,7 +177,8 @@ pub(super) fn lambda_full() -> Vec<Row> {
         let rows = rows.map(|(variant, words, lambda)| {
             with_lambda(group, &recipe, 4.0, (variant, words), lambda)
         });
-        let automatic = [auto(group, &recipe, 4.0), auto_of_nine_tenths(group, &recipe, 4.0)];
+        let automatic =
+            [auto, auto_by_accuracy, auto_of_nine_tenths].map(|row| row(group, &recipe, 4.0));
         let softmax = std::iter::once(softmax(group, &recipe));
         softmax.chain(rows).chain(automatic).collect::<Vec<_>>()
     };

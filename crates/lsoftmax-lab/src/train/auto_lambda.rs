@@ -3,9 +3,13 @@
 //! A schedule by step must be tuned to the data and to the learning-rate schedule: if λ falls too early,
 //! at a high learning rate, the margin costs more images than it separates, and training stalls; if it
 //! falls too late, the margin never acts. Here the margin is introduced as fast as the network can
-//! satisfy it. λ falls as long as nearly all images that are classified correctly remain so with the
+//! satisfy it. λ falls fast as long as nearly all images that are classified correctly remain so with the
 //! margin at the current λ. While the learning rate is high, the margin soon costs too many of them, and
 //! λ waits; when the rate drops, the classes separate further, and λ follows.
+//!
+//! With many classes nearly every margin costs more than that, and λ would wait until the end. So it has
+//! an upper bound, which falls exponentially from the first step to the last: on the way it is close to
+//! the schedules that are tied to the paper's learning rate.
 //!
 //! λ is a function of the metrics of all previous steps. Its state is in the checkpoint, so that a
 //! resumed run continues with the same λ.
@@ -13,6 +17,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::objective::BatchMetrics;
+use crate::recipe::AutoRule;
 
 /// λ at the first step, where the loss is almost that of softmax, and its maximum.
 const START: f64 = 1000.0;
@@ -44,19 +49,21 @@ impl Default for AutoLambda {
 }
 
 impl AutoLambda {
-    /// Updates λ after a step with these metrics, in a run of at most `steps` steps: it falls if at least the fraction `keep` of
-    /// the images that are classified correctly remain so under the margin, and rises otherwise.
-    pub fn next(&mut self, metrics: &BatchMetrics, steps: u64, keep: f64) {
+    /// Updates λ after the first `done` steps, the last of them with these metrics, of a run of at most `steps`: it falls if at
+    /// least the fraction `keep` of the images that are classified correctly remain so under the margin, and rises otherwise, up
+    /// to a bound that falls to `end`.
+    pub fn next(&mut self, metrics: &BatchMetrics, done: u64, steps: u64, rule: AutoRule) {
         let steps = steps as f64;
         let share = 1.0 / (AVERAGED_FRACTION * steps).max(FEWEST_AVERAGED_STEPS);
         let average = |old: Option<f64>, new: f64| old.map_or(new, |old| old + share * (new - old));
         let accuracy = average(self.accuracy, metrics.accuracy);
         let margin_accuracy = average(self.margin_accuracy, metrics.margin_accuracy);
         let factor = (-SPEED / steps).exp();
-        let satisfied = margin_accuracy >= keep * accuracy;
+        let satisfied = margin_accuracy >= rule.keep * accuracy;
         let lambda = if satisfied { self.lambda * factor } else { self.lambda / factor };
+        let bound = START * (rule.end / START).powf((done as f64 / steps).min(1.0));
         *self = Self {
-            lambda: lambda.clamp(LEAST, START),
+            lambda: lambda.min(bound).max(LEAST),
             accuracy: Some(accuracy),
             margin_accuracy: Some(margin_accuracy),
         };
@@ -69,7 +76,8 @@ mod tests {
 
     use super::*;
 
-    const KEEP: f64 = 0.9;
+    /// Without a bound below [`START`].
+    const BY_ACCURACY: AutoRule = AutoRule { keep: 0.9, end: START };
 
     fn metrics(accuracy: f64, margin_accuracy: f64) -> BatchMetrics {
         BatchMetrics { accuracy, margin_accuracy, ..BatchMetrics::default() }
@@ -77,7 +85,7 @@ mod tests {
 
     fn after(steps: u64, of: u64, metrics: BatchMetrics) -> AutoLambda {
         let mut auto = AutoLambda::default();
-        (0..steps).for_each(|_| auto.next(&metrics, of, KEEP));
+        (1..=steps).for_each(|done| auto.next(&metrics, done, of, BY_ACCURACY));
         auto
     }
 
@@ -97,9 +105,12 @@ mod tests {
         let mut auto = after(steps / 2, steps, metrics(0.8, 0.8));
         let low = auto.lambda;
         // The averages need about half of their time constant of 10 steps to notice.
-        (0..20).for_each(|_| auto.next(&metrics(0.8, 0.6), steps, KEEP));
-        let turned = auto.lambda;
-        (0..100).for_each(|_| auto.next(&metrics(0.8, 0.6), steps, KEEP));
+        let mut costly = |count| {
+            (0..count).for_each(|_| auto.next(&metrics(0.8, 0.6), 500, steps, BY_ACCURACY));
+            auto
+        };
+        let turned = costly(20).lambda;
+        let auto = costly(100);
         assert!(turned > low);
         assert!((auto.lambda / turned / (SPEED / 10.0).exp() - 1.0).abs() < 1e-9, "{auto:?}");
         assert_eq!(after(steps, steps, metrics(0.8, 0.6)).lambda, START);
@@ -109,8 +120,38 @@ mod tests {
     fn a_single_bad_batch_does_not_turn_lambda() {
         let mut auto = after(100, 10_000, metrics(0.8, 0.8));
         let before = auto.lambda;
-        auto.next(&metrics(0.8, 0.3), 10_000, KEEP);
+        auto.next(&metrics(0.8, 0.3), 101, 10_000, BY_ACCURACY);
         assert!(auto.lambda < before);
+    }
+
+    /// A margin that always costs too much does not keep λ at its start: it is the bound, 1000 · 500^(−t/T).
+    #[test]
+    fn lambda_falls_to_its_end_where_the_margin_is_never_satisfied() {
+        let rule = AutoRule { end: 2.0, ..BY_ACCURACY };
+        let mut auto = AutoLambda::default();
+        for done in 1..=300 {
+            auto.next(&metrics(0.8, 0.1), done, 300, rule);
+            let expected = match done {
+                100 => 1000.0 / 500.0f64.cbrt(),
+                150 => 1000.0 / 500.0f64.sqrt(),
+                300 => 2.0,
+                _ => continue,
+            };
+            assert!((auto.lambda / expected - 1.0).abs() < 1e-12, "{done}: {auto:?}");
+        }
+    }
+
+    /// Records of runs in which λ never reached the bound are valid with and without it.
+    #[test]
+    fn the_bound_changes_nothing_where_lambda_is_below_it() {
+        let (mut bounded, mut free) = (AutoLambda::default(), AutoLambda::default());
+        for done in 1..=1000 {
+            // For a while the margin costs too much, after λ has fallen far.
+            let metrics = metrics(0.8, if (500..550).contains(&done) { 0.6 } else { 0.8 });
+            bounded.next(&metrics, done, 1000, AutoRule { end: 2.0, ..BY_ACCURACY });
+            free.next(&metrics, done, 1000, BY_ACCURACY);
+            assert_eq!(bounded, free);
+        }
     }
 
     proptest! {
@@ -118,16 +159,18 @@ mod tests {
         fn lambda_stays_in_its_range_and_depends_only_on_its_state(
             batches in prop::collection::vec((0.0f64..=1.0, 0.0f64..=1.0), 1..300),
             steps in prop_oneof![Just(1u64), Just(u64::MAX), 2u64..1000],
+            end in LEAST..=START,
         ) {
+            let rule = AutoRule { end, ..BY_ACCURACY };
             let mut auto = AutoLambda::default();
             let mut resumed = auto;
-            for (accuracy, share) in batches {
+            for (done, (accuracy, share)) in (1..).zip(batches) {
                 let batch = metrics(accuracy, accuracy * share);
                 // As if the run were killed after every step.
                 let text = toml::to_string(&resumed).unwrap();
                 resumed = toml::from_str(&text).unwrap();
-                auto.next(&batch, steps, KEEP);
-                resumed.next(&batch, steps, KEEP);
+                auto.next(&batch, done, steps, rule);
+                resumed.next(&batch, done, steps, rule);
                 prop_assert_eq!(auto, resumed);
                 prop_assert!((LEAST..=START).contains(&auto.lambda));
             }

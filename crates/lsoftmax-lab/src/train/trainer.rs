@@ -184,8 +184,8 @@ impl<'a> Trainer<'a> {
         if let (Some(average), Some(model)) = (&mut self.average, self.training.whole()) {
             average.add(model, step);
         }
-        if let Lambda::Auto { keep } = self.recipe.lambda {
-            self.auto_lambda.next(&metrics, self.recipe.steps, keep);
+        if let Lambda::Auto(rule) = self.recipe.lambda {
+            self.auto_lambda.next(&metrics, step, self.recipe.steps, rule);
         }
         self.journal.add_step(metrics, (accumulate * self.recipe.batch) as u64);
         check_norm(step, metrics.feature_norm, settings)?;
@@ -253,7 +253,7 @@ impl<'a> Trainer<'a> {
     /// The hyperparameters of the next step. λ does not fall below the bound set by the last rollback.
     fn next_settings(&self) -> StepSettings {
         let lambda = match &self.recipe.lambda {
-            Lambda::Auto { .. } => self.auto_lambda.lambda,
+            Lambda::Auto(_) => self.auto_lambda.lambda,
             Lambda::Schedule(schedule) => schedule.at(self.step),
         };
         let lambda = lambda.max(recovery::lambda_floor(&self.rollbacks));
