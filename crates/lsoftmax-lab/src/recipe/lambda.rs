@@ -19,7 +19,8 @@ pub enum Lambda {
 }
 
 /// What an automatic λ follows.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct AutoRule {
     /// Of the images that are classified correctly, the fraction that must remain so under the margin for λ to fall fast.
     pub keep: f64,
@@ -42,24 +43,11 @@ impl AutoRule {
 const AUTO: &str = "auto";
 
 /// [`Lambda::Auto`] in a recipe.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Serialize)]
 struct AutoTable {
-    schedule: String,
-    #[serde(default = "AutoTable::keep")]
-    keep: f64,
-    #[serde(default = "AutoTable::end")]
-    end: f64,
-}
-
-impl AutoTable {
-    fn keep() -> f64 {
-        AutoRule::PAPER.keep
-    }
-
-    fn end() -> f64 {
-        AutoRule::PAPER.end
-    }
+    schedule: &'static str,
+    #[serde(flatten)]
+    rule: AutoRule,
 }
 
 /// The name of a schedule of λ.
@@ -123,9 +111,7 @@ impl From<LambdaSchedule> for Lambda {
 impl Serialize for Lambda {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Auto(AutoRule { keep, end }) => {
-                AutoTable { schedule: AUTO.into(), keep: *keep, end: *end }.serialize(serializer)
-            }
+            Self::Auto(rule) => AutoTable { schedule: AUTO, rule: *rule }.serialize(serializer),
             Self::Schedule(schedule) => schedule.serialize(serializer),
         }
     }
@@ -179,9 +165,8 @@ impl<'de> Deserialize<'de> for Lambda {
                     let schedule = LambdaSchedule::deserialize(table).map_err(de::Error::custom)?;
                     return Ok(Lambda::Schedule(schedule));
                 }
-                let AutoTable { keep, end, .. } =
-                    AutoTable::deserialize(table).map_err(de::Error::custom)?;
-                Ok(Lambda::Auto(AutoRule { keep, end }))
+                table.remove("schedule");
+                AutoRule::deserialize(table).map(Lambda::Auto).map_err(de::Error::custom)
             }
         }
 
