@@ -55,7 +55,7 @@ impl Row {
 
 impl Experiment {
     /// All experiments, in the paper's order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self { name: "table2", title: "Table 2: MNIST", scale: 1.0 / 6.0, rows: table2 },
         Self {
             name: "table3",
@@ -113,6 +113,12 @@ impl Experiment {
             title: "What else a margin needs, with small networks and few images",
             scale: 1.0,
             rows: studies::conditions,
+        },
+        Self {
+            name: "decay",
+            title: "Weight decay in short runs",
+            scale: 1.0,
+            rows: studies::decay,
         },
         Self { name: "heads", title: "Heads on MNIST", scale: 1.0, rows: studies::heads },
     ];

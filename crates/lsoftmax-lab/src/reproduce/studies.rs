@@ -150,6 +150,37 @@ pub(super) fn conditions() -> Vec<Row> {
     mnist.chain(of_set(1, "CIFAR10", "cifar10-small")).collect()
 }
 
+/// Weight decay in short runs: the paper's, and more of it, with small networks and with the paper's. In proportion to the length,
+/// it would be 0.003 in 3,000 steps, 0.0075 in 1,200 and 0.015 in 600.
+pub(super) fn decay() -> Vec<Row> {
+    type WithMargin = fn(&'static str, &Recipe) -> Row;
+    let tied: WithMargin = |group, recipe| {
+        with_lambda(group, recipe, 4.0, ("", "λ tied to the rate"), recipe.lambda.clone())
+    };
+    let automatic: WithMargin = |group, recipe| auto(group, recipe, 4.0);
+    let (cifar10, small, mnist) =
+        (built_in("cifar10").scaled(3_000), study("cifar10-small"), study("mnist-small"));
+    let groups = [
+        ("CIFAR10, weight decay 0.0005", &cifar10, tied, None, 5e-4),
+        ("CIFAR10, weight decay 0.003", &cifar10, tied, Some("decay0.003"), 3e-3),
+        ("CIFAR10, small, weight decay 0.0005", &small, tied, None, 5e-4),
+        ("CIFAR10, small, weight decay 0.003", &small, tied, Some("decay0.003"), 3e-3),
+        ("CIFAR10, small, weight decay 0.008", &small, tied, Some("decay0.008"), 8e-3),
+        ("CIFAR10, small, weight decay 0.016", &small, tied, Some("decay0.016"), 1.6e-2),
+        ("MNIST, small, weight decay 0.0005", &mnist, automatic, None, 5e-4),
+        ("MNIST, small, weight decay 0.003", &mnist, automatic, Some("decay0.003"), 3e-3),
+        ("MNIST, small, weight decay 0.008", &mnist, automatic, Some("decay0.008"), 8e-3),
+        ("MNIST, small, weight decay 0.016", &mnist, automatic, Some("decay0.016"), 1.6e-2),
+    ];
+    let rows = groups.into_iter().flat_map(|(group, recipe, margin, variant, weight_decay)| {
+        let sgd = Some(Sgd { weight_decay, ..Sgd::default() });
+        let recipe = Recipe { sgd, ..recipe.clone() };
+        let rows = [softmax(group, &recipe), margin(group, &recipe)];
+        rows.map(|row| Row { variant: variant.unwrap_or(row.variant), ..row })
+    });
+    rows.collect()
+}
+
 /// Changes the learning rate before its drops.
 fn set_rate(recipe: &mut Recipe, value: f64) {
     if let LearningRate::Steps { rate, .. } = &mut recipe.learning_rate {
