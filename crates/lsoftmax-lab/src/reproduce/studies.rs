@@ -31,7 +31,7 @@ pub(super) fn lambda() -> Vec<Row> {
 fn recipe_and_auto(group: &'static str, recipe: &Recipe) -> Vec<Row> {
     let margins = [4.0, 2.0, 3.0].into_iter().flat_map(|m| {
         [
-            with_lambda(group, recipe, m, ("", "λ tied to the rate"), recipe.lambda.clone()),
+            tied(group, recipe, m),
             auto(group, recipe, m),
             auto_by_accuracy(group, recipe, m),
             auto_of_nine_tenths(group, recipe, m),
@@ -43,6 +43,11 @@ fn recipe_and_auto(group: &'static str, recipe: &Recipe) -> Vec<Row> {
 /// Softmax, where the paper has no result.
 fn softmax(group: &'static str, recipe: &Recipe) -> Row {
     Row { paper: None, ..with_margin(group, recipe.clone(), 1.0) }
+}
+
+/// A margin with the λ of the small networks' and CIFAR10's recipes, which is tied to the learning rate.
+fn tied(group: &'static str, recipe: &Recipe, m: f64) -> Row {
+    with_lambda(group, recipe, m, ("", "λ tied to the rate"), recipe.lambda.clone())
 }
 
 /// A margin with the automatic λ.
@@ -153,11 +158,8 @@ pub(super) fn conditions() -> Vec<Row> {
 /// Weight decay in short runs: the paper's, and more of it, with small networks and with the paper's. In proportion to the length,
 /// it would be 0.003 in 3,000 steps, 0.0075 in 1,200 and 0.015 in 600.
 pub(super) fn decay() -> Vec<Row> {
-    type WithMargin = fn(&'static str, &Recipe) -> Row;
-    let tied: WithMargin = |group, recipe| {
-        with_lambda(group, recipe, 4.0, ("", "λ tied to the rate"), recipe.lambda.clone())
-    };
-    let automatic: WithMargin = |group, recipe| auto(group, recipe, 4.0);
+    type WithMargin = fn(&'static str, &Recipe, f64) -> Row;
+    let (tied, auto): (WithMargin, WithMargin) = (tied, auto);
     let (cifar10, small, mnist) =
         (built_in("cifar10").scaled(3_000), study("cifar10-small"), study("mnist-small"));
     let groups = [
@@ -167,15 +169,15 @@ pub(super) fn decay() -> Vec<Row> {
         ("CIFAR10, small, weight decay 0.003", &small, tied, Some("decay0.003"), 3e-3),
         ("CIFAR10, small, weight decay 0.008", &small, tied, Some("decay0.008"), 8e-3),
         ("CIFAR10, small, weight decay 0.016", &small, tied, Some("decay0.016"), 1.6e-2),
-        ("MNIST, small, weight decay 0.0005", &mnist, automatic, None, 5e-4),
-        ("MNIST, small, weight decay 0.003", &mnist, automatic, Some("decay0.003"), 3e-3),
-        ("MNIST, small, weight decay 0.008", &mnist, automatic, Some("decay0.008"), 8e-3),
-        ("MNIST, small, weight decay 0.016", &mnist, automatic, Some("decay0.016"), 1.6e-2),
+        ("MNIST, small, weight decay 0.0005", &mnist, auto, None, 5e-4),
+        ("MNIST, small, weight decay 0.003", &mnist, auto, Some("decay0.003"), 3e-3),
+        ("MNIST, small, weight decay 0.008", &mnist, auto, Some("decay0.008"), 8e-3),
+        ("MNIST, small, weight decay 0.016", &mnist, auto, Some("decay0.016"), 1.6e-2),
     ];
     let rows = groups.into_iter().flat_map(|(group, recipe, margin, variant, weight_decay)| {
         let sgd = Some(Sgd { weight_decay, ..Sgd::default() });
         let recipe = Recipe { sgd, ..recipe.clone() };
-        let rows = [softmax(group, &recipe), margin(group, &recipe)];
+        let rows = [softmax(group, &recipe), margin(group, &recipe, 4.0)];
         rows.map(|row| Row { variant: variant.unwrap_or(row.variant), ..row })
     });
     rows.collect()
