@@ -66,14 +66,18 @@ fn lambda_is_automatic_a_number_or_a_schedule() {
     assert_eq!((&auto.lambda, auto.lambda.schedule()), (&Lambda::AUTO, None));
     // A run's own recipe says which rule it had.
     let text = auto.to_toml();
-    assert!(text.contains("[lambda]\nschedule = \"auto\"\nkeep = 0.97\nend = 2.0\n"), "{text}");
+    assert!(
+        text.contains("[lambda]\nschedule = \"auto\"\nkeep = 0.97\nend = 2.0\nfloor = 3.0\n"),
+        "{text}"
+    );
     assert_eq!(auto, read("{ schedule = \"auto\" }"));
-    for (other, keep, end) in [
-        ("{ schedule = \"auto\", keep = 0.9 }", 0.9, 2.0),
-        ("{ schedule = \"auto\", end = 1000 }", 0.97, 1000.0),
+    for (other, keep, end, floor) in [
+        ("{ schedule = \"auto\", keep = 0.9 }", 0.9, 2.0, 3.0),
+        ("{ schedule = \"auto\", end = 1000 }", 0.97, 1000.0, 3.0),
+        ("{ schedule = \"auto\", floor = 0 }", 0.97, 2.0, 0.0),
     ] {
         let other = read(other);
-        assert_eq!(other.lambda, Lambda::Auto(AutoRule { keep, end }));
+        assert_eq!(other.lambda, Lambda::Auto(AutoRule { keep, end, floor }));
         assert!(!other.is_same_experiment(&Recipe { lambda: Lambda::AUTO, ..other.clone() }));
     }
     assert_eq!(auto.scaled(300).lambda, Lambda::AUTO);
@@ -88,6 +92,12 @@ fn lambda_is_automatic_a_number_or_a_schedule() {
         let recipe = Recipe { lambda: Lambda::Auto(rule), ..auto.clone() };
         let sentence = recipe.check().unwrap_err().to_string();
         assert!(sentence.contains("`lambda.end` must be from 0.001 to 1000"), "{sentence}");
+    }
+    for floor in [-1.0, 1001.0, f64::NAN] {
+        let rule = AutoRule { floor, ..AutoRule::default() };
+        let recipe = Recipe { lambda: Lambda::Auto(rule), ..auto.clone() };
+        let sentence = recipe.check().unwrap_err().to_string();
+        assert!(sentence.contains("`lambda.floor` must be from 0 to 1000"), "{sentence}");
     }
     for number in ["5", "5.0", "0.5e1"] {
         let constant = read(number);

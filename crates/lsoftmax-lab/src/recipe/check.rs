@@ -79,11 +79,13 @@ impl Recipe {
             let problem = format!("must be from 1 to {MOST_BATCHES}, but is {}", self.accumulate);
             return Err(InvalidSetting::new("accumulate", problem));
         }
-        if let Lambda::Auto(AutoRule { keep, end }) = self.lambda {
+        if let Lambda::Auto(AutoRule { keep, end, floor }) = self.lambda {
             let holds = keep > 0.0 && keep <= 1.0;
             number("lambda.keep", keep, "above 0 and at most 1", holds)?;
             let holds = (0.001..=1000.0).contains(&end);
             number("lambda.end", end, "from 0.001 to 1000", holds)?;
+            let holds = (0.0..=1000.0).contains(&floor);
+            number("lambda.floor", floor, "from 0 to 1000", holds)?;
         }
         if let Some(norm) = self.clip_norm {
             number("clip_norm", norm, "above 0 and finite", norm > 0.0)?;

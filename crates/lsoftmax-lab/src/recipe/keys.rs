@@ -109,7 +109,7 @@ const STAGE: &[Key] = &[
 ];
 
 const LAMBDA: &[(&str, &[Key])] = &[
-    ("auto", &[("schedule", Value), ("keep", Value), ("end", Value)]),
+    ("auto", &[("schedule", Value), ("keep", Value), ("end", Value), ("floor", Value)]),
     ("constant", &[("schedule", Value), ("value", Value)]),
     (
         "power",

@@ -9,7 +9,7 @@ use super::keys::lambda_schedules;
 /// λ of a training run.
 ///
 /// In a recipe `lambda = "auto"`, a number for a constant λ, or the table of a schedule, of which
-/// `{ schedule = "auto", keep = 0.97, end = 2 }` is one.
+/// `{ schedule = "auto", keep = 0.97, end = 2, floor = 3 }` is one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lambda {
     /// Decreased as fast as the network can satisfy the margin; see `train/auto_lambda.rs`.
@@ -26,6 +26,8 @@ pub struct AutoRule {
     pub keep: f64,
     /// The upper bound of λ at the last step, to which it falls exponentially; with 1000, where λ starts, there is none.
     pub end: f64,
+    /// The lower bound of λ at the initial learning rate; it falls in proportion to the rate.
+    pub floor: f64,
 }
 
 impl Default for AutoRule {
@@ -36,7 +38,7 @@ impl Default for AutoRule {
 
 impl AutoRule {
     /// What suits the paper's networks.
-    const PAPER: Self = Self { keep: 0.97, end: 2.0 };
+    const PAPER: Self = Self { keep: 0.97, end: 2.0, floor: 3.0 };
 }
 
 /// The name of [`Lambda::Auto`].

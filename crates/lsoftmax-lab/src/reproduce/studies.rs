@@ -26,13 +26,14 @@ pub(super) fn lambda() -> Vec<Row> {
     rows
 }
 
-/// Softmax, and m = 4, 2 and 3 with the recipe's λ, which is tied to the learning rate, the automatic one, and that without its
-/// bound, with two thresholds.
+/// Softmax, and m = 4, 2 and 3 with the recipe's λ, which is tied to the learning rate, the automatic one, that without its lower
+/// bound, and that without bounds, with two thresholds.
 fn recipe_and_auto(group: &'static str, recipe: &Recipe) -> Vec<Row> {
     let margins = [4.0, 2.0, 3.0].into_iter().flat_map(|m| {
         [
             tied(group, recipe, m),
             auto(group, recipe, m),
+            auto_without_floor(group, recipe, m),
             auto_by_accuracy(group, recipe, m),
             auto_of_nine_tenths(group, recipe, m),
         ]
@@ -55,15 +56,21 @@ fn auto(group: &'static str, recipe: &Recipe, m: f64) -> Row {
     with_lambda(group, recipe, m, ("auto", "λ auto"), Lambda::AUTO)
 }
 
-/// The same without its bound, by the accuracy alone.
+/// The same without its lower bound, so that λ may fall to nothing at the initial learning rate.
+fn auto_without_floor(group: &'static str, recipe: &Recipe, m: f64) -> Row {
+    let lambda = Lambda::Auto(AutoRule { floor: 0.0, ..AutoRule::default() });
+    with_lambda(group, recipe, m, ("auto-no-floor", "λ auto, no floor"), lambda)
+}
+
+/// Without its upper bound as well, by the accuracy alone.
 fn auto_by_accuracy(group: &'static str, recipe: &Recipe, m: f64) -> Row {
-    let lambda = Lambda::Auto(AutoRule { keep: 0.97, end: 1000.0 });
+    let lambda = Lambda::Auto(AutoRule { keep: 0.97, end: 1000.0, floor: 0.0 });
     with_lambda(group, recipe, m, ("auto0.97", "λ by accuracy, 0.97"), lambda)
 }
 
 /// By the accuracy alone, with a threshold of nine tenths.
 pub(super) fn auto_of_nine_tenths(group: &'static str, recipe: &Recipe, m: f64) -> Row {
-    let lambda = Lambda::Auto(AutoRule { keep: 0.9, end: 1000.0 });
+    let lambda = Lambda::Auto(AutoRule { keep: 0.9, end: 1000.0, floor: 0.0 });
     with_lambda(group, recipe, m, ("auto0.9", "λ by accuracy, 0.9"), lambda)
 }
 
@@ -159,7 +166,7 @@ pub(super) fn conditions() -> Vec<Row> {
 /// it would be 0.003 in 3,000 steps, 0.0075 in 1,200 and 0.015 in 600.
 pub(super) fn decay() -> Vec<Row> {
     type WithMargin = fn(&'static str, &Recipe, f64) -> Row;
-    let (tied, auto): (WithMargin, WithMargin) = (tied, auto);
+    let (tied, auto): (WithMargin, WithMargin) = (tied, auto_without_floor);
     let (cifar10, small, mnist) =
         (built_in("cifar10").scaled(3_000), study("cifar10-small"), study("mnist-small"));
     let groups = [
@@ -210,8 +217,8 @@ pub(super) fn lambda_full() -> Vec<Row> {
         let rows = rows.map(|(variant, words, lambda)| {
             with_lambda(group, &recipe, 4.0, (variant, words), lambda)
         });
-        let automatic =
-            [auto, auto_by_accuracy, auto_of_nine_tenths].map(|row| row(group, &recipe, 4.0));
+        let automatic = [auto, auto_without_floor, auto_by_accuracy, auto_of_nine_tenths]
+            .map(|row| row(group, &recipe, 4.0));
         let softmax = std::iter::once(softmax(group, &recipe));
         softmax.chain(rows).chain(automatic).collect::<Vec<_>>()
     };

@@ -11,6 +11,10 @@
 //! an upper bound, which falls exponentially from the first step to the last: on the way it is close to
 //! the schedules that are tied to the paper's learning rate.
 //!
+//! With images that are all fitted, nearly any margin costs nothing, and λ would fall to nothing while the
+//! learning rate is still high; in long runs the network has been seen to collapse there. So λ has a lower
+//! bound as well, in proportion to the learning rate.
+//!
 //! λ is a function of the metrics of all previous steps. Its state is in the checkpoint, so that a
 //! resumed run continues with the same λ.
 
@@ -31,6 +35,17 @@ const AVERAGED_FRACTION: f64 = 0.01;
 /// The least time constant of the moving averages, in steps.
 const FEWEST_AVERAGED_STEPS: f64 = 5.0;
 
+/// Where a run is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Position {
+    /// The number of steps that have been taken.
+    pub done: u64,
+    /// The number of steps that the run has at most.
+    pub steps: u64,
+    /// The learning rate of the next step, as a fraction of the initial one.
+    pub relative_rate: f64,
+}
+
 /// λ and the moving averages that it follows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct AutoLambda {
@@ -49,10 +64,12 @@ impl Default for AutoLambda {
 }
 
 impl AutoLambda {
-    /// Updates λ after the first `done` steps, the last of them with these metrics, of a run of at most `steps`: it falls if at
-    /// least the fraction `keep` of the images that are classified correctly remain so under the margin, and rises otherwise, up
-    /// to a bound that falls to `end`.
-    pub fn next(&mut self, metrics: &BatchMetrics, done: u64, steps: u64, rule: AutoRule) {
+    /// Updates λ after the first part of a run, the last step of which has these metrics: it falls if at least the fraction `keep`
+    /// of the images that are classified correctly remain so under the margin, and rises otherwise, between two bounds. The upper
+    /// one falls to `end`, the lower one is `floor` at the initial learning rate and in proportion to it. Where they cross, the
+    /// upper one holds.
+    pub fn next(&mut self, metrics: &BatchMetrics, position: Position, rule: AutoRule) {
+        let Position { done, steps, relative_rate } = position;
         let steps = steps as f64;
         let share = 1.0 / (AVERAGED_FRACTION * steps).max(FEWEST_AVERAGED_STEPS);
         let average = |old: Option<f64>, new: f64| old.map_or(new, |old| old + share * (new - old));
@@ -63,7 +80,7 @@ impl AutoLambda {
         let lambda = if satisfied { self.lambda * factor } else { self.lambda / factor };
         let bound = START * (rule.end / START).powf((done as f64 / steps).min(1.0));
         *self = Self {
-            lambda: lambda.min(bound).max(LEAST),
+            lambda: lambda.max(rule.floor * relative_rate).min(bound).max(LEAST),
             accuracy: Some(accuracy),
             margin_accuracy: Some(margin_accuracy),
         };
@@ -76,16 +93,21 @@ mod tests {
 
     use super::*;
 
-    /// Without a bound below [`START`].
-    const BY_ACCURACY: AutoRule = AutoRule { keep: 0.9, end: START };
+    /// Without bounds but those of [`START`] and [`LEAST`].
+    const BY_ACCURACY: AutoRule = AutoRule { keep: 0.9, end: START, floor: 0.0 };
 
     fn metrics(accuracy: f64, margin_accuracy: f64) -> BatchMetrics {
         BatchMetrics { accuracy, margin_accuracy, ..BatchMetrics::default() }
     }
 
+    /// At the initial learning rate.
+    fn position(done: u64, steps: u64) -> Position {
+        Position { done, steps, relative_rate: 1.0 }
+    }
+
     fn after(steps: u64, of: u64, metrics: BatchMetrics) -> AutoLambda {
         let mut auto = AutoLambda::default();
-        (1..=steps).for_each(|done| auto.next(&metrics, done, of, BY_ACCURACY));
+        (1..=steps).for_each(|done| auto.next(&metrics, position(done, of), BY_ACCURACY));
         auto
     }
 
@@ -106,7 +128,8 @@ mod tests {
         let low = auto.lambda;
         // The averages need about half of their time constant of 10 steps to notice.
         let mut costly = |count| {
-            (0..count).for_each(|_| auto.next(&metrics(0.8, 0.6), 500, steps, BY_ACCURACY));
+            (0..count)
+                .for_each(|_| auto.next(&metrics(0.8, 0.6), position(500, steps), BY_ACCURACY));
             auto
         };
         let turned = costly(20).lambda;
@@ -120,7 +143,7 @@ mod tests {
     fn a_single_bad_batch_does_not_turn_lambda() {
         let mut auto = after(100, 10_000, metrics(0.8, 0.8));
         let before = auto.lambda;
-        auto.next(&metrics(0.8, 0.3), 101, 10_000, BY_ACCURACY);
+        auto.next(&metrics(0.8, 0.3), position(101, 10_000), BY_ACCURACY);
         assert!(auto.lambda < before);
     }
 
@@ -130,7 +153,7 @@ mod tests {
         let rule = AutoRule { end: 2.0, ..BY_ACCURACY };
         let mut auto = AutoLambda::default();
         for done in 1..=300 {
-            auto.next(&metrics(0.8, 0.1), done, 300, rule);
+            auto.next(&metrics(0.8, 0.1), position(done, 300), rule);
             let expected = match done {
                 100 => 1000.0 / 500.0f64.cbrt(),
                 150 => 1000.0 / 500.0f64.sqrt(),
@@ -141,6 +164,40 @@ mod tests {
         }
     }
 
+    /// Images that are all fitted, with any margin, do not let λ fall far before the learning rate does.
+    #[test]
+    fn lambda_waits_at_its_floor_until_the_learning_rate_drops() {
+        let rule = AutoRule { floor: 3.0, ..BY_ACCURACY };
+        let mut auto = AutoLambda::default();
+        for done in 1..=1200 {
+            let relative_rate = match done {
+                ..800 => 1.0,
+                800..1000 => 0.1,
+                _ => 0.01,
+            };
+            auto.next(&metrics(1.0, 1.0), Position { done, steps: 1200, relative_rate }, rule);
+            match done {
+                799 => assert_eq!(auto.lambda, 3.0),
+                // Afterwards it falls as fast as ever, to the next floor.
+                801 => assert!(
+                    (auto.lambda / (3.0 * (-2.0 * SPEED / 1200.0).exp()) - 1.0).abs() < 1e-9
+                ),
+                999 => assert!((auto.lambda - 0.3).abs() < 1e-12),
+                1200 => assert!((auto.lambda - 0.03).abs() < 1e-12),
+                _ => {}
+            }
+        }
+    }
+
+    /// With a constant rate the floor would keep λ above its end.
+    #[test]
+    fn lambda_reaches_its_end_if_the_learning_rate_never_drops() {
+        let rule = AutoRule { floor: 10.0, end: 2.0, ..BY_ACCURACY };
+        let mut auto = AutoLambda::default();
+        (1..=300).for_each(|done| auto.next(&metrics(1.0, 1.0), position(done, 300), rule));
+        assert_eq!(auto.lambda, 2.0);
+    }
+
     /// Records of runs in which λ never reached the bound are valid with and without it.
     #[test]
     fn the_bound_changes_nothing_where_lambda_is_below_it() {
@@ -148,8 +205,8 @@ mod tests {
         for done in 1..=1000 {
             // For a while the margin costs too much, after λ has fallen far.
             let metrics = metrics(0.8, if (500..550).contains(&done) { 0.6 } else { 0.8 });
-            bounded.next(&metrics, done, 1000, AutoRule { end: 2.0, ..BY_ACCURACY });
-            free.next(&metrics, done, 1000, BY_ACCURACY);
+            bounded.next(&metrics, position(done, 1000), AutoRule { end: 2.0, ..BY_ACCURACY });
+            free.next(&metrics, position(done, 1000), BY_ACCURACY);
             assert_eq!(bounded, free);
         }
     }
@@ -160,8 +217,10 @@ mod tests {
             batches in prop::collection::vec((0.0f64..=1.0, 0.0f64..=1.0), 1..300),
             steps in prop_oneof![Just(1u64), Just(u64::MAX), 2u64..1000],
             end in LEAST..=START,
+            floor in 0.0..=START,
+            relative_rate in 0.0f64..=1.0,
         ) {
-            let rule = AutoRule { end, ..BY_ACCURACY };
+            let rule = AutoRule { end, floor, ..BY_ACCURACY };
             let mut auto = AutoLambda::default();
             let mut resumed = auto;
             for (done, (accuracy, share)) in (1..).zip(batches) {
@@ -169,8 +228,9 @@ mod tests {
                 // As if the run were killed after every step.
                 let text = toml::to_string(&resumed).unwrap();
                 resumed = toml::from_str(&text).unwrap();
-                auto.next(&batch, done, steps, rule);
-                resumed.next(&batch, done, steps, rule);
+                let position = Position { done, steps, relative_rate };
+                auto.next(&batch, position, rule);
+                resumed.next(&batch, position, rule);
                 prop_assert_eq!(auto, resumed);
                 prop_assert!((LEAST..=START).contains(&auto.lambda));
             }

@@ -8,7 +8,7 @@ use burn::module::Module;
 use lsoftmax_data::Prefetch;
 use lsoftmax_nn::NetworkConfig;
 
-use super::auto_lambda::AutoLambda;
+use super::auto_lambda::{AutoLambda, Position};
 use super::data::TrainingData;
 use super::divergence::{Divergence, Settings, check_norm};
 use super::journal::{Journal, Observer, PendingSteps};
@@ -185,7 +185,9 @@ impl<'a> Trainer<'a> {
             average.add(model, step);
         }
         if let Lambda::Auto(rule) = self.recipe.lambda {
-            self.auto_lambda.next(&metrics, step, self.recipe.steps, rule);
+            let relative_rate = self.schedule().at(step) / self.recipe.learning_rate.rate();
+            let position = Position { done: step, steps: self.recipe.steps, relative_rate };
+            self.auto_lambda.next(&metrics, position, rule);
         }
         self.journal.add_step(metrics, (accumulate * self.recipe.batch) as u64);
         check_norm(step, metrics.feature_norm, settings)?;
