@@ -6,7 +6,7 @@ use lsoftmax::{LambdaSchedule, Margin, Stage};
 use lsoftmax_data::{Augment, DataSource};
 use lsoftmax_lab::head::{HeadKind, HeadSettings};
 use lsoftmax_lab::optimiser::Sgd;
-use lsoftmax_lab::recipe::{Lambda, LearningRate, Objective, Recipe};
+use lsoftmax_lab::recipe::{AutoRule, Lambda, LearningRate, Objective, Recipe};
 use recipe_text::{file, lambda};
 
 /// Every recipe in the program: its name, its directory and itself.
@@ -161,7 +161,9 @@ fn the_full_recipes_follow_the_paper() {
     }
     let lambda = |name| Recipe::built_in(name).unwrap().lambda;
     let power = |gamma, power, min| LambdaSchedule::power(1000.0, gamma, power, min).unwrap();
-    assert_eq!(lambda("mnist"), Lambda::AUTO);
+    // As in the records of its table.
+    let no_floor = AutoRule { floor: 0.0, ..AutoRule::default() };
+    assert_eq!(lambda("mnist"), Lambda::Auto(no_floor));
     assert_eq!(lambda("cifar10"), power(8.3e-6, 45.0, 0.0).into());
     assert_eq!(lambda("cifar10-plus"), power(6.7e-6, 45.0, 0.0).into());
     assert_eq!(lambda("cifar100"), power(8.3e-6, 45.0, 5.0).into());
@@ -219,7 +221,8 @@ fn a_quick_recipe_is_the_full_one_scaled_with_smaller_batches_and_rates() {
         assert!(quick.steps * (quick.batch as u64) <= 60_000, "{name}");
         // Where so few steps do not suffice for a small λ, it stays larger.
         let floor = if quick.data == "mnist".into() { 0.0 } else { 50.0 };
-        for step in (0..quick.steps).filter(|_| quick.has_margin() && full.lambda != Lambda::AUTO) {
+        let scheduled = quick.has_margin() && full.lambda.schedule().is_some();
+        for step in (0..quick.steps).filter(|_| scheduled) {
             let (found, scaled) = (lambda(&quick, step), lambda(&full, step).max(floor));
             assert!((found - scaled).abs() <= 1e-9 * scaled, "{name}: {found}, not {scaled}");
         }

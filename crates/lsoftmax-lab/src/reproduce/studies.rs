@@ -166,7 +166,7 @@ pub(super) fn conditions() -> Vec<Row> {
 /// it would be 0.003 in 3,000 steps, 0.0075 in 1,200 and 0.015 in 600.
 pub(super) fn decay() -> Vec<Row> {
     type WithMargin = fn(&'static str, &Recipe, f64) -> Row;
-    let (tied, auto): (WithMargin, WithMargin) = (tied, auto_without_floor);
+    let (tied, no_floor): (WithMargin, WithMargin) = (tied, auto_without_floor);
     let (cifar10, small, mnist) =
         (built_in("cifar10").scaled(3_000), study("cifar10-small"), study("mnist-small"));
     let groups = [
@@ -176,10 +176,10 @@ pub(super) fn decay() -> Vec<Row> {
         ("CIFAR10, small, weight decay 0.003", &small, tied, Some("decay0.003"), 3e-3),
         ("CIFAR10, small, weight decay 0.008", &small, tied, Some("decay0.008"), 8e-3),
         ("CIFAR10, small, weight decay 0.016", &small, tied, Some("decay0.016"), 1.6e-2),
-        ("MNIST, small, weight decay 0.0005", &mnist, auto, None, 5e-4),
-        ("MNIST, small, weight decay 0.003", &mnist, auto, Some("decay0.003"), 3e-3),
-        ("MNIST, small, weight decay 0.008", &mnist, auto, Some("decay0.008"), 8e-3),
-        ("MNIST, small, weight decay 0.016", &mnist, auto, Some("decay0.016"), 1.6e-2),
+        ("MNIST, small, weight decay 0.0005", &mnist, no_floor, None, 5e-4),
+        ("MNIST, small, weight decay 0.003", &mnist, no_floor, Some("decay0.003"), 3e-3),
+        ("MNIST, small, weight decay 0.008", &mnist, no_floor, Some("decay0.008"), 8e-3),
+        ("MNIST, small, weight decay 0.016", &mnist, no_floor, Some("decay0.016"), 1.6e-2),
     ];
     let rows = groups.into_iter().flat_map(|(group, recipe, margin, variant, weight_decay)| {
         let sgd = Some(Sgd { weight_decay, ..Sgd::default() });
