@@ -36,8 +36,9 @@ const BUILT_IN: [BuiltIn; 17] = [
     row!("cifar100-filters-96-96-192-384"),
 ];
 
-/// Small runs for the studies of λ and of heads and for faces, from `recipes/study/NAME.toml`.
-const STUDIES: [(&str, &str); 8] = [
+/// Runs for the studies, from `recipes/study/NAME.toml`: small ones for λ, heads and faces, and the authors' own.
+const STUDIES: [(&str, &str); 9] = [
+    ("cifar10-authors", include_str!("../../recipes/study/cifar10-authors.toml")),
     ("cifar10-small", include_str!("../../recipes/study/cifar10-small.toml")),
     ("cifar100-small", include_str!("../../recipes/study/cifar100-small.toml")),
     ("faces-small", include_str!("../../recipes/study/faces-small.toml")),
@@ -78,8 +79,8 @@ impl Recipe {
         Self::from_toml(text, &format!("quick/{name}.toml"))
     }
 
-    /// A small run for the studies of λ (`cifar10-small`, `mnist-small`, …) and of heads (`mnist-plane`) or for faces
-    /// (`lfw-small`, `lfw-small-contrastive`), from `recipes/study/NAME.toml`.
+    /// A run for a study, from `recipes/study/NAME.toml`: a small one for λ (`cifar10-small`, `mnist-small`, …), for heads
+    /// (`mnist-plane`) or for faces (`lfw-small`, `lfw-small-contrastive`), or that of the authors' file (`cifar10-authors`).
     ///
     /// # Errors
     /// When no recipe has this name; the error suggests the nearest name.

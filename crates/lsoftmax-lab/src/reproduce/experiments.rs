@@ -55,7 +55,7 @@ impl Row {
 
 impl Experiment {
     /// All experiments, in the paper's order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self { name: "table2", title: "Table 2: MNIST", scale: 1.0 / 6.0, rows: table2 },
         Self {
             name: "table3",
@@ -119,6 +119,12 @@ impl Experiment {
             title: "Weight decay in short runs",
             scale: 1.0,
             rows: studies::decay,
+        },
+        Self {
+            name: "distance",
+            title: "The distance to the paper on CIFAR10",
+            scale: 1.0,
+            rows: studies::distance,
         },
         Self { name: "heads", title: "Heads on MNIST", scale: 1.0, rows: studies::heads },
     ];

@@ -1,6 +1,6 @@
 //! The project's own studies, of λ and of heads: which runs they need.
 
-use lsoftmax::{LambdaSchedule, Stage};
+use lsoftmax::{LambdaSchedule, Precision, Stage};
 use lsoftmax_nn::Activation;
 
 use super::Row;
@@ -189,6 +189,28 @@ pub(super) fn decay() -> Vec<Row> {
         rows.map(|row| Row { variant: variant.unwrap_or(row.variant), ..row })
     });
     rows.collect()
+}
+
+/// What may lie between the errors on CIFAR10 and the paper's: one change each, at a sixth of the paper's length, and all those of
+/// the authors' file.
+pub(super) fn distance() -> Vec<Row> {
+    type Change = fn(&mut Recipe);
+    let changes: [(&str, &str, Change); 4] = [
+        ("CIFAR10", "", |_| {}),
+        ("CIFAR10, all 50,000 images", "all-images", |recipe| recipe.validation = 0),
+        ("CIFAR10, f32", "f32", |recipe| recipe.precision = Precision::F32),
+        ("CIFAR10, mirrored", "mirrored", |recipe| recipe.augment.flip = true),
+    ];
+    let of_paper = changes.into_iter().flat_map(|(group, variant, change)| {
+        [1.0, 4.0].map(|m| {
+            let row = with_margin(group, built_in("cifar10"), m);
+            let mut recipe = row.recipe.scaled(3_000);
+            change(&mut recipe);
+            Row { recipe, variant, ..row }
+        })
+    });
+    let authors = "CIFAR10, the authors' file";
+    of_paper.chain([1.0, 4.0].map(|m| with_margin(authors, study("cifar10-authors"), m))).collect()
 }
 
 /// Changes the learning rate before its drops.
