@@ -195,8 +195,11 @@ pub(super) fn decay() -> Vec<Row> {
 /// the authors' file.
 pub(super) fn distance() -> Vec<Row> {
     type Change = fn(&mut Recipe);
-    let changes: [(&str, &str, Change); 4] = [
+    let changes: [(&str, &str, Change); 5] = [
         ("CIFAR10", "", |_| {}),
+        ("CIFAR10, weight decay 0.003", "decay0.003", |recipe| {
+            recipe.sgd = Some(Sgd { weight_decay: 3e-3, ..Sgd::default() });
+        }),
         ("CIFAR10, all 50,000 images", "all-images", |recipe| recipe.validation = 0),
         ("CIFAR10, f32", "f32", |recipe| recipe.precision = Precision::F32),
         ("CIFAR10, mirrored", "mirrored", |recipe| recipe.augment.flip = true),
