@@ -195,7 +195,7 @@ fn arguments_override_the_recipe_and_remove_its_expected_results() {
     assert_says(&constant, &["[lambda]\nschedule = \"constant\"\nvalue = 5.0"]);
     assert!(!constant.contains("[expected"), "{constant}");
     let auto = kept("auto", &["--steps", "3", "--lambda", "auto"]);
-    assert_says(&auto, &["[lambda]\nschedule = \"auto\"\nkeep = 0.97\nend = 2.0\nfloor = 3.0"]);
+    assert_says(&auto, &["[lambda]\nschedule = \"auto\"\nkeep = 0.97\nend = 2.0\nfloor = 1.0"]);
     let words = ["--steps", "3", "--optimiser", "nesterov", "--weight-decay", "0.25"];
     let nesterov = kept("nesterov", &words);
     assert_says(&nesterov, &["[sgd]\nmomentum = 0.9\nnesterov = true\nweight_decay = 0.25\n"]);

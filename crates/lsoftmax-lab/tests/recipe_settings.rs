@@ -67,13 +67,13 @@ fn lambda_is_automatic_a_number_or_a_schedule() {
     // A run's own recipe says which rule it had.
     let text = auto.to_toml();
     assert!(
-        text.contains("[lambda]\nschedule = \"auto\"\nkeep = 0.97\nend = 2.0\nfloor = 3.0\n"),
+        text.contains("[lambda]\nschedule = \"auto\"\nkeep = 0.97\nend = 2.0\nfloor = 1.0\n"),
         "{text}"
     );
     assert_eq!(auto, read("{ schedule = \"auto\" }"));
     for (other, keep, end, floor) in [
-        ("{ schedule = \"auto\", keep = 0.9 }", 0.9, 2.0, 3.0),
-        ("{ schedule = \"auto\", end = 1000 }", 0.97, 1000.0, 3.0),
+        ("{ schedule = \"auto\", keep = 0.9 }", 0.9, 2.0, 1.0),
+        ("{ schedule = \"auto\", end = 1000 }", 0.97, 1000.0, 1.0),
         ("{ schedule = \"auto\", floor = 0 }", 0.97, 2.0, 0.0),
     ] {
         let other = read(other);

@@ -5,11 +5,12 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::keys::lambda_schedules;
+use crate::head::HeadMargin;
 
 /// λ of a training run.
 ///
 /// In a recipe `lambda = "auto"`, a number for a constant λ, or the table of a schedule, of which
-/// `{ schedule = "auto", keep = 0.97, end = 2, floor = 3 }` is one.
+/// `{ schedule = "auto", keep = 0.97, end = 2, floor = 1 }` is one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lambda {
     /// Decreased as fast as the network can satisfy the margin; see `train/auto_lambda.rs`.
@@ -26,7 +27,7 @@ pub struct AutoRule {
     pub keep: f64,
     /// The upper bound of λ at the last step, to which it falls exponentially; with 1000, where λ starts, there is none.
     pub end: f64,
-    /// The lower bound of λ at the initial learning rate; it falls in proportion to the rate.
+    /// The lower bound of λ at the initial learning rate with m = 2; it is in proportion to m − 1 and to the rate.
     pub floor: f64,
 }
 
@@ -38,7 +39,17 @@ impl Default for AutoRule {
 
 impl AutoRule {
     /// What suits the paper's networks.
-    const PAPER: Self = Self { keep: 0.97, end: 2.0, floor: 3.0 };
+    const PAPER: Self = Self { keep: 0.97, end: 2.0, floor: 1.0 };
+
+    /// The lower bound of λ with a margin, at a fraction of the initial learning rate. A margin that does not multiply the angle
+    /// has that of m = 2.
+    pub(crate) fn lower_bound(self, margin: HeadMargin, relative_rate: f64) -> f64 {
+        let size = match margin {
+            HeadMargin::Multiplied(m) => m.value() - 1.0,
+            HeadMargin::Added(_) | HeadMargin::Subtracted(_) => 1.0,
+        };
+        self.floor * size * relative_rate
+    }
 }
 
 /// The name of [`Lambda::Auto`].

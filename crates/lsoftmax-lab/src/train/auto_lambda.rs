@@ -13,7 +13,8 @@
 //!
 //! With images that are all fitted, nearly any margin costs nothing, and λ would fall to nothing while the
 //! learning rate is still high; in long runs the network has been seen to collapse there. So λ has a lower
-//! bound as well, in proportion to the learning rate.
+//! bound as well, in proportion to the learning rate and to m − 1: a smaller margin needs a smaller λ for
+//! the same effect, and collapses later or not at all.
 //!
 //! λ is a function of the metrics of all previous steps. Its state is in the checkpoint, so that a
 //! resumed run continues with the same λ.
@@ -42,8 +43,8 @@ pub(super) struct Position {
     pub done: u64,
     /// The number of steps that the run has at most.
     pub steps: u64,
-    /// The learning rate of the next step, as a fraction of the initial one.
-    pub relative_rate: f64,
+    /// The lower bound of λ at the learning rate of the next step; see [`AutoRule::lower_bound`].
+    pub least: f64,
 }
 
 /// λ and the moving averages that it follows.
@@ -66,10 +67,9 @@ impl Default for AutoLambda {
 impl AutoLambda {
     /// Updates λ after the first part of a run, the last step of which has these metrics: it falls if at least the fraction `keep`
     /// of the images that are classified correctly remain so under the margin, and rises otherwise, between two bounds. The upper
-    /// one falls to `end`, the lower one is `floor` at the initial learning rate and in proportion to it. Where they cross, the
-    /// upper one holds.
+    /// one falls to `end`. Where they cross, it holds.
     pub fn next(&mut self, metrics: &BatchMetrics, position: Position, rule: AutoRule) {
-        let Position { done, steps, relative_rate } = position;
+        let Position { done, steps, least } = position;
         let steps = steps as f64;
         let share = 1.0 / (AVERAGED_FRACTION * steps).max(FEWEST_AVERAGED_STEPS);
         let average = |old: Option<f64>, new: f64| old.map_or(new, |old| old + share * (new - old));
@@ -80,7 +80,7 @@ impl AutoLambda {
         let lambda = if satisfied { self.lambda * factor } else { self.lambda / factor };
         let bound = START * (rule.end / START).powf((done as f64 / steps).min(1.0));
         *self = Self {
-            lambda: lambda.max(rule.floor * relative_rate).min(bound).max(LEAST),
+            lambda: lambda.max(least).min(bound).max(LEAST),
             accuracy: Some(accuracy),
             margin_accuracy: Some(margin_accuracy),
         };
@@ -89,9 +89,11 @@ impl AutoLambda {
 
 #[cfg(test)]
 mod tests {
+    use lsoftmax::Margin;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::head::HeadMargin;
 
     /// Without bounds but those of [`START`] and [`LEAST`].
     const BY_ACCURACY: AutoRule = AutoRule { keep: 0.9, end: START, floor: 0.0 };
@@ -100,9 +102,9 @@ mod tests {
         BatchMetrics { accuracy, margin_accuracy, ..BatchMetrics::default() }
     }
 
-    /// At the initial learning rate.
+    /// Without a lower bound.
     fn position(done: u64, steps: u64) -> Position {
-        Position { done, steps, relative_rate: 1.0 }
+        Position { done, steps, least: 0.0 }
     }
 
     fn after(steps: u64, of: u64, metrics: BatchMetrics) -> AutoLambda {
@@ -167,7 +169,8 @@ mod tests {
     /// Images that are all fitted, with any margin, do not let λ fall far before the learning rate does.
     #[test]
     fn lambda_waits_at_its_floor_until_the_learning_rate_drops() {
-        let rule = AutoRule { floor: 3.0, ..BY_ACCURACY };
+        let rule = AutoRule { floor: 1.5, ..BY_ACCURACY };
+        let margin = HeadMargin::Multiplied(Margin::new(3.0).unwrap());
         let mut auto = AutoLambda::default();
         for done in 1..=1200 {
             let relative_rate = match done {
@@ -175,7 +178,8 @@ mod tests {
                 800..1000 => 0.1,
                 _ => 0.01,
             };
-            auto.next(&metrics(1.0, 1.0), Position { done, steps: 1200, relative_rate }, rule);
+            let least = rule.lower_bound(margin, relative_rate);
+            auto.next(&metrics(1.0, 1.0), Position { done, steps: 1200, least }, rule);
             match done {
                 799 => assert_eq!(auto.lambda, 3.0),
                 // Afterwards it falls as fast as ever, to the next floor.
@@ -189,12 +193,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_larger_margin_has_a_larger_floor() {
+        let rule = AutoRule { floor: 1.0, ..BY_ACCURACY };
+        let bound = |m| rule.lower_bound(HeadMargin::Multiplied(Margin::new(m).unwrap()), 0.1);
+        assert_eq!([1.0, 1.5, 2.0, 4.0].map(bound), [0.0, 0.05, 0.1, 3.0 * 0.1]);
+    }
+
     /// With a constant rate the floor would keep λ above its end.
     #[test]
     fn lambda_reaches_its_end_if_the_learning_rate_never_drops() {
-        let rule = AutoRule { floor: 10.0, end: 2.0, ..BY_ACCURACY };
+        let rule = AutoRule { end: 2.0, ..BY_ACCURACY };
         let mut auto = AutoLambda::default();
-        (1..=300).for_each(|done| auto.next(&metrics(1.0, 1.0), position(done, 300), rule));
+        for done in 1..=300 {
+            auto.next(&metrics(1.0, 1.0), Position { done, steps: 300, least: 10.0 }, rule);
+        }
         assert_eq!(auto.lambda, 2.0);
     }
 
@@ -217,10 +230,9 @@ mod tests {
             batches in prop::collection::vec((0.0f64..=1.0, 0.0f64..=1.0), 1..300),
             steps in prop_oneof![Just(1u64), Just(u64::MAX), 2u64..1000],
             end in LEAST..=START,
-            floor in 0.0..=START,
-            relative_rate in 0.0f64..=1.0,
+            least in 0.0..=START,
         ) {
-            let rule = AutoRule { end, floor, ..BY_ACCURACY };
+            let rule = AutoRule { end, ..BY_ACCURACY };
             let mut auto = AutoLambda::default();
             let mut resumed = auto;
             for (done, (accuracy, share)) in (1..).zip(batches) {
@@ -228,7 +240,7 @@ mod tests {
                 // As if the run were killed after every step.
                 let text = toml::to_string(&resumed).unwrap();
                 resumed = toml::from_str(&text).unwrap();
-                let position = Position { done, steps, relative_rate };
+                let position = Position { done, steps, least };
                 auto.next(&batch, position, rule);
                 resumed.next(&batch, position, rule);
                 prop_assert_eq!(auto, resumed);

@@ -186,7 +186,8 @@ impl<'a> Trainer<'a> {
         }
         if let Lambda::Auto(rule) = self.recipe.lambda {
             let relative_rate = self.schedule().at(step) / self.recipe.learning_rate.rate();
-            let position = Position { done: step, steps: self.recipe.steps, relative_rate };
+            let least = rule.lower_bound(self.recipe.head.margin(), relative_rate);
+            let position = Position { done: step, steps: self.recipe.steps, least };
             self.auto_lambda.next(&metrics, position, rule);
         }
         self.journal.add_step(metrics, (accumulate * self.recipe.batch) as u64);
