@@ -124,10 +124,15 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
         table.notes.push("There are no records yet.".into());
         return table;
     }
-    table.notes.push(
-        "Mean ± standard deviation over seeds; every seed is a run. p: paired t-test over seeds (t); with one seed McNemar's test on the test images (M)."
-            .into(),
-    );
+    let mcnemar = match columns {
+        Columns::HeldOut => {
+            "McNemar's test (M), which is on the test images, not on the held-out ones"
+        }
+        Columns::Paper | Columns::Angles => "McNemar's test on the test images (M)",
+    };
+    table.notes.push(format!(
+        "Mean ± standard deviation over seeds; every seed is a run. p: paired t-test over seeds (t); with one seed {mcnemar}."
+    ));
     if short.len() == with_paper && with_paper > 1 {
         table.notes.push("No row reaches the paper's error.".into());
     } else if !short.is_empty() {
