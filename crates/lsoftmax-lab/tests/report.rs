@@ -124,6 +124,9 @@ fn a_table_says_which_rows_do_not_reach_the_paper() {
     let last_note = || table2(root.path()).notes.pop().unwrap();
     assert_eq!(last_note(), "No row reaches the paper's error.");
     record(root.path(), 4.0, 1, &wrong(31));
+    let only = "The paper's error is reached only by L-Softmax, m = 4 at 3,000 steps.";
+    assert_eq!(last_note(), only);
+    record(root.path(), 3.0, 1, &wrong(31));
     let expected = "The paper's error is not reached by softmax at 3,000 steps; L-Softmax, m = 2 at 3,000 steps.";
     assert_eq!(last_note(), expected);
 }

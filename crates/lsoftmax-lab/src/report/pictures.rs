@@ -135,7 +135,7 @@ fn features(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Fi
 /// The boundaries of the heads that are compared, with the margins of the whole network.
 fn margins_of(experiment: &Experiment) -> Result<Drawn, FigureError> {
     let rows = experiment.rows();
-    let last = rows.last().map_or("", |row| row.group);
+    let last = rows.last().map_or("", |row| &row.group);
     let heads = rows.iter().filter(|row| row.group == last).map(|row| row.recipe.head);
     let caption = "Two classes by the angles to them. A loss is content with class 1 above the first line and with class 2 below the second; between them is the margin. Its size is that of two classes 90° apart, whose features are on the dotted diagonal. Dotted boundaries: |W₁| = 1.3 |W₂|, where norms are free.";
     Ok(("margins".into(), caption.into(), margins(&heads.collect::<Vec<_>>())?))

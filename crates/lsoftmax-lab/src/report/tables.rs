@@ -70,7 +70,7 @@ pub(super) fn softmax_of<'a>(
     entry: &RowRecords,
 ) -> Option<&'a RowRecords<'a>> {
     let comparable = |other: &&RowRecords| {
-        (other.row.group, other.steps) == (entry.row.group, entry.steps) && other.row.is_softmax()
+        (&other.row.group, other.steps) == (&entry.row.group, entry.steps) && other.row.is_softmax()
     };
     all.iter().find(comparable).filter(|softmax| !std::ptr::eq(softmax.row, entry.row))
 }
@@ -99,7 +99,7 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
         ..ResultTable::default()
     };
     let all = by_row(&rows, records);
-    let (mut with_paper, mut short) = (0, Vec::new());
+    let (mut reached, mut missed) = (Vec::new(), Vec::new());
     for entry in all.iter().filter(|entry| !entry.records.is_empty()) {
         let RowRecords { row, steps, records } = entry;
         let mut cells = entry.first_cells(&rows);
@@ -107,9 +107,9 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
             let test = entry.sample(Record::test_error);
             let paper = row.paper.map_or("–".into(), |paper| format!("{:.2}", paper.test_error));
             let difference = test.zip(row.paper).map(|(test, paper)| test.mean - paper.test_error);
-            with_paper += usize::from(difference.is_some());
-            if difference.zip(row.paper).is_some_and(|(by, paper)| by > paper.tolerance) {
-                short.push(format!("{} at {} steps", cells[0], grouped(*steps)));
+            if let Some((by, paper)) = difference.zip(row.paper) {
+                let rows = if by > paper.tolerance { &mut missed } else { &mut reached };
+                rows.push(format!("{} at {} steps", cells[0], grouped(*steps)));
             }
             cells.extend([error_text(test, records), paper, signed(difference)]);
         } else {
@@ -133,12 +133,20 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
     table.notes.push(format!(
         "Mean ± standard deviation over seeds; every seed is a run. p: paired t-test over seeds (t); with one seed {mcnemar}."
     ));
-    if short.len() == with_paper && with_paper > 1 {
-        table.notes.push("No row reaches the paper's error.".into());
-    } else if !short.is_empty() {
-        table.notes.push(format!("The paper's error is not reached by {}.", short.join("; ")));
-    }
+    table.notes.extend(note_on_paper(&reached, &missed));
     table
+}
+
+/// Which rows do not reach the paper's error, or which do, whichever are fewer.
+fn note_on_paper(reached: &[String], missed: &[String]) -> Option<String> {
+    match (reached.len(), missed.len()) {
+        (_, 0) => None,
+        (0, 2..) => Some("No row reaches the paper's error.".into()),
+        (fewer, more) if fewer > 0 && fewer < more => {
+            Some(format!("The paper's error is reached only by {}.", reached.join("; ")))
+        }
+        _ => Some(format!("The paper's error is not reached by {}.", missed.join("; "))),
+    }
 }
 
 /// What a table shows besides the runs.

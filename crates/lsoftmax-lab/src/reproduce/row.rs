@@ -1,0 +1,77 @@
+//! A kind of run: a line of a table.
+
+use lsoftmax::Margin;
+
+use crate::head::{HeadKind, HeadSettings};
+use crate::recipe::{Expected, Lambda, Recipe};
+
+/// A kind of run: one line of a table, one curve or panel of a figure.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What the row is part of, such as a data set; rows of a group are compared with its softmax.
+    pub group: String,
+    /// The loss, as the paper names it.
+    pub label: String,
+    /// The recipe at its full length.
+    pub recipe: Recipe,
+    /// What tells it apart from runs of the same recipe and margin; part of the record's name.
+    pub variant: String,
+    /// The paper's result, if there is one.
+    pub paper: Option<Expected>,
+    /// Whether the result is the accuracy on LFW's pairs.
+    pub lfw: bool,
+}
+
+impl Row {
+    /// A row with the recipe's own loss and head, and the paper's result.
+    pub(super) fn new(group: &str, label: impl Into<String>, recipe: Recipe) -> Self {
+        let paper = recipe.expected_result();
+        let (group, label) = (group.to_owned(), label.into());
+        Self { group, label, recipe, variant: String::new(), paper, lfw: false }
+    }
+
+    /// Softmax.
+    pub(super) fn softmax(group: &str, recipe: &Recipe) -> Self {
+        Self::with_margin(group, recipe, 1.0)
+    }
+
+    /// A recipe with a margin; with 1 it is softmax.
+    pub(super) fn with_margin(group: &str, recipe: &Recipe, m: f64) -> Self {
+        let label = if m == 1.0 { "softmax".into() } else { format!("L-Softmax, m = {m}") };
+        let margin = Margin::new(m).expect("a margin of at least 1");
+        Self::new(group, label, recipe.clone().with_head(HeadSettings::l_softmax(margin)))
+    }
+
+    /// A row with a λ that is not the paper's.
+    pub(super) fn with_lambda(
+        group: &str,
+        recipe: &Recipe,
+        m: f64,
+        (variant, words): (&str, &str),
+        lambda: Lambda,
+    ) -> Self {
+        let row = Self::with_margin(group, &Recipe { lambda, ..recipe.clone() }, m);
+        let label = format!("{}, {words}", row.label);
+        Self { label, variant: variant.into(), ..row }.without_paper()
+    }
+
+    /// The same, where the paper has no result.
+    pub(super) fn without_paper(self) -> Self {
+        Self { paper: None, ..self }
+    }
+
+    /// Whether this is the softmax loss, with which the others are compared.
+    pub fn is_softmax(&self) -> bool {
+        self.recipe.loss.uses_margin() && self.recipe.head.kind() == HeadKind::Softmax
+    }
+
+    /// Whether a recipe is this row's at its own length.
+    pub fn matches(&self, recipe: &Recipe) -> bool {
+        self.recipe.scaled(recipe.steps).is_same_experiment(recipe)
+    }
+
+    /// The name of a run of this row.
+    pub fn id(&self, recipe: &Recipe) -> String {
+        crate::records::Record::id_of(recipe, &self.variant)
+    }
+}
