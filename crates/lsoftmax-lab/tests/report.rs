@@ -1,14 +1,17 @@
 //! Tables, documents and the page, from records alone.
 
+mod picture;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use lsoftmax::Margin;
 use lsoftmax_lab::head::HeadSettings;
-use lsoftmax_lab::recipe::Recipe;
+use lsoftmax_lab::recipe::{Lambda, Recipe};
 use lsoftmax_lab::records::Records;
 use lsoftmax_lab::report::{self, ResultTable};
 use lsoftmax_lab::reproduce::Experiment;
+use picture::{all, number, read, value_at};
 
 const IMAGES: u32 = 10_000;
 
@@ -170,6 +173,54 @@ fn figures_compare_runs_of_one_length() {
     };
     assert_eq!(labels(1600), [true, true]);
     assert_eq!(labels(6400), [true, false]);
+}
+
+#[test]
+fn the_gain_of_a_margin_has_every_pair_once() {
+    let root = tempfile::tempdir().unwrap();
+    let gain = || {
+        let records = Records::read(&root.path().join("records")).unwrap();
+        let out = root.path().join("report");
+        report::write(&records, root.path(), &out).unwrap();
+        fs::read_to_string(out.join("gain.svg"))
+    };
+    record(root.path(), 1.0, 1, &wrong(50));
+    record(root.path(), 2.0, 1, &wrong(40));
+    assert!(gain().is_err(), "there is nothing with m = 4");
+    record(root.path(), 4.0, 1, &wrong(40));
+    // Two seeds of CIFAR10, whose rows are in three tables, and a third without softmax.
+    let cifar10 = Recipe::built_in("cifar10").unwrap().scaled(3000);
+    let runs = [(1.0, 1, 1400), (4.0, 1, 1260), (1.0, 2, 1000), (4.0, 2, 1050), (4.0, 3, 999)];
+    for (margin, seed, count) in runs {
+        record_of(root.path(), cifar10.clone(), margin, seed, &wrong(count));
+    }
+    // A λ that no table has: it is of no row.
+    let other = Recipe { lambda: Lambda::constant(7.0).unwrap(), ..cifar10 };
+    record_of(root.path(), Recipe { name: "other".into(), ..other }, 4.0, 1, &wrong(1));
+    let svg = gain().unwrap();
+    let texts =
+        ["MNIST, 3,000 steps", ">0.50<", ">0.40<", "CIFAR10, 3,000 steps", ">12.00<", ">11.55<"];
+    for text in texts {
+        assert_eq!(svg.matches(text).count(), 1, "{text}: {svg}");
+    }
+    let document = read(&svg);
+    let value = value_at(&document);
+    let close = |found: f64, expected: f64| assert!((found - expected).abs() < 0.05, "{found}");
+    // 10 of 50 fewer, 140 of 1400 fewer, 50 of 1000 more.
+    let dots = all(&document, "circle");
+    assert_eq!(dots.len(), 3);
+    for (dot, expected) in dots.iter().zip([-20.0, -10.0, 5.0]) {
+        close(value(number(dot, "cx")), expected);
+    }
+    // Of 140 images that only softmax got wrong: 1.96 · √(140 − 140²/10000) / 1400.
+    let lines = all(&document, "line");
+    let of_width = |width: &'static str| {
+        lines.iter().filter(move |line| line.attribute("stroke-width") == Some(width))
+    };
+    let interval = of_width("1.2").nth(1).unwrap();
+    close(value(number(interval, "x2")) - value(number(interval, "x1")), 2.0 * 1.645);
+    let mean = of_width("3").next().unwrap();
+    close(value(number(mean, "x1")), -2.5);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! | [`margins`](fn@margins) | the boundaries of two classes in angles, one panel per head |
 //! | [`heat_maps`](fn@heat_maps) | cosines between classes: Figure 5 |
 //! | [`Chart`], [`chart_row`] | curves by step, alone or side by side: loss, accuracy, λ, learning rate; Figures 6 and 7 |
+//! | [`forest`](fn@forest) | differences between two kinds of runs under many conditions |
 //! | [`confusion_matrix`] | which classes are taken for which |
 //! | [`contact_sheet`](fn@contact_sheet) | images side by side |
 //! | [`ClassAngles`] | the angles within and between classes, in any dimension |
@@ -28,6 +29,7 @@ mod contact_sheet;
 mod curves;
 mod embedding;
 mod error;
+mod forest;
 mod heat_maps;
 mod legend;
 mod margins;
@@ -47,6 +49,7 @@ pub use contact_sheet::{Thumbnail, contact_sheet};
 pub use curves::{Chart, Series, chart_row};
 pub use embedding::Embedding;
 pub use error::FigureError;
+pub use forest::{Difference, ForestRow, forest};
 pub use heat_maps::{HeatMap, heat_maps};
 pub use margins::{angular_margin, margins};
 pub use page::{Cell, Content, Figure, Page, Section, Table};

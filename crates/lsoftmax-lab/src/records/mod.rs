@@ -15,4 +15,6 @@ mod record;
 mod statistics;
 
 pub use record::{Diverged, LFW, Record, RecordError, RecordedResult, Records};
-pub use statistics::{Sample, mcnemar_test, paired_t_test};
+pub use statistics::{
+    Sample, mcnemar_test, paired_t_test, standard_error_of_pairs, standard_error_of_rates,
+};

@@ -66,15 +66,41 @@ pub fn paired_t_test(differences: &[f64]) -> Option<f64> {
 /// assert!((mcnemar_test(&[1, 2, 3, 4, 5, 6, 7, 8], &[]) - 2.0 / 256.0).abs() < 1e-12);
 /// ```
 pub fn mcnemar_test(wrong: &[u32], other: &[u32]) -> f64 {
-    let only = |these: &[u32], those: &[u32]| {
-        these.iter().filter(|image| those.binary_search(image).is_err()).count()
-    };
-    let (first, second) = (only(wrong, other), only(other, wrong));
+    let (first, second) = disagreements(wrong, other);
     let (fewer, total) = (first.min(second), first + second);
     if 2 * fewer >= total {
         return 1.0;
     }
     (2.0 * binomial_tail(total, fewer)).min(1.0)
+}
+
+/// How many images only the first of two models got wrong, and how many only the second; both lists are in increasing order.
+fn disagreements(wrong: &[u32], other: &[u32]) -> (usize, usize) {
+    let only = |these: &[u32], those: &[u32]| {
+        these.iter().filter(|image| those.binary_search(image).is_err()).count()
+    };
+    (only(wrong, other), only(other, wrong))
+}
+
+/// The standard error of the difference between two models' error rates on the same images, from the images that each got wrong,
+/// both in increasing order.
+///
+/// ```
+/// use lsoftmax_lab::records::standard_error_of_pairs;
+/// // 30 mistakes of one, 10 of the other, none in common: √(40 − 20²/100) of 100 images.
+/// let (one, other): (Vec<u32>, Vec<u32>) = ((0..30).collect(), (50..60).collect());
+/// assert!((standard_error_of_pairs(&one, &other, 100) - 0.06).abs() < 1e-12);
+/// ```
+pub fn standard_error_of_pairs(wrong: &[u32], other: &[u32], images: usize) -> f64 {
+    let (first, second) = disagreements(wrong, other);
+    let (first, second, images) = (first as f64, second as f64, images as f64);
+    let variance = first + second - (first - second).powi(2) / images;
+    variance.max(0.0).sqrt() / images
+}
+
+/// The same from the error rates alone, as if they were on different images: an upper estimate for models that err on the same ones.
+pub fn standard_error_of_rates(rate: f64, other: f64, images: usize) -> f64 {
+    ((rate * (1.0 - rate) + other * (1.0 - other)) / images as f64).sqrt()
 }
 
 /// P(X ≤ k) of a binomial distribution with n trials and probability 1/2, for k below n/2.
@@ -102,6 +128,19 @@ mod tests {
         assert!((sample.deviation.unwrap() - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
         assert_eq!(Sample::of(&[3.0]).unwrap().deviation, None);
         assert_eq!(Sample::of(&[]), None);
+    }
+
+    /// Independent mistakes: the pairs' formula becomes that of independent rates.
+    #[test]
+    fn the_standard_errors_agree_where_mistakes_are_independent() {
+        // Of 10,000 images every fifth, and of each hundred the first thirty.
+        let fifths: Vec<u32> = (0..10_000).filter(|image| image % 5 == 0).collect();
+        let thirties: Vec<u32> = (0..10_000).filter(|image| image / 10 % 10 < 3).collect();
+        let pairs = standard_error_of_pairs(&fifths, &thirties, 10_000);
+        let rates = standard_error_of_rates(0.2, 0.3, 10_000);
+        assert!((pairs / rates - 1.0).abs() < 1e-12, "{pairs} {rates}");
+        // Two models with the same mistakes have no difference to be uncertain of.
+        assert_eq!(standard_error_of_pairs(&fifths, &fifths, 10_000), 0.0);
     }
 
     /// From tables of Student's distribution: the two-sided 5 % points.

@@ -7,10 +7,12 @@
 //! | `face_table` | the table of faces |
 //! | `documents` | tables between markers in Markdown documents, figures beside them |
 //! | `pictures` | the figures |
+//! | `gain` | the figure of m = 4 against softmax |
 //! | `page` | the page with everything |
 
 mod documents;
 mod face_table;
+mod gain;
 mod page;
 mod pictures;
 mod result_table;

@@ -7,6 +7,7 @@ use lsoftmax_data::DataSource;
 use lsoftmax_faces::Roc;
 
 use super::ReportError;
+use super::gain::gain;
 use super::tables::{RowRecords, by_row, grouped, row_label};
 use crate::faces::roc_figure;
 use crate::figures::{
@@ -31,7 +32,7 @@ pub(super) struct NamedPicture {
 }
 
 /// Name, caption and picture.
-type Drawn = (String, String, Picture);
+pub(super) type Drawn = (String, String, Picture);
 
 /// All figures for which there are records.
 pub(super) fn all(records: &Records) -> Result<Vec<NamedPicture>, ReportError> {
@@ -46,6 +47,7 @@ pub(super) fn all(records: &Records) -> Result<Vec<NamedPicture>, ReportError> {
             "table5" => verification(experiment, records)?,
             "fig6" | "fig7" => curves(experiment, records)?,
             "lambda" | "lambda-full" => schedules(experiment, records)?,
+            "gain" => gain(records)?.into_iter().collect(),
             _ => Vec::new(),
         };
         let named = |(name, caption, picture)| NamedPicture {

@@ -48,6 +48,17 @@ pub fn rectangles(node: &Node<'_, '_>) -> Vec<[f64; 4]> {
     path.split('z').map(rectangle).collect()
 }
 
+/// The value at a place of a horizontal axis, from the labels of its ticks.
+pub fn value_at(document: &Document<'_>) -> impl Fn(f64) -> f64 {
+    let tick = |text: &Node<'_, '_>| {
+        let value: f64 = text.text()?.replace('−', "-").parse().ok()?;
+        (text.attribute("text-anchor") == Some("middle")).then(|| (value, number(text, "x")))
+    };
+    let ticks: Vec<(f64, f64)> = all(document, "text").iter().filter_map(tick).collect();
+    let ((first, left), (last, right)) = (ticks[0], ticks[ticks.len() - 1]);
+    move |x| first + (x - left) / (right - left) * (last - first)
+}
+
 /// Parses a picture, and checks that all of it is inside its view box.
 pub fn read(svg: &str) -> Document<'_> {
     let document = Document::parse(svg).unwrap_or_else(|error| panic!("{error}"));
