@@ -140,7 +140,7 @@ impl BoundaryPanel {
             let text = format!("{margin:.1}°");
             svg.text((a, b + 5.0), Anchor::Middle, font, f64::INFINITY, &text);
         }
-        let note = Font { size: 12.0, paint: Paint::Grey, bold: false, outline: false };
+        let note = Font::SMALL;
         let between = self.classes.angle_between_weights();
         let text = if is_margin {
             format!("margin {margin:.1}° of {between:.1}° between W₁ and W₂")

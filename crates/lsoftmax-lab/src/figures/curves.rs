@@ -70,7 +70,7 @@ const TOP: f64 = 52.0;
 const BOTTOM: f64 = 332.0;
 /// The height of a chart without a legend.
 const HEIGHT: f64 = BOTTOM + 50.0;
-const SMALL: Font = Font { size: 12.0, paint: Paint::Grey, bold: false, outline: false };
+const SMALL: Font = Font::SMALL;
 
 /// Draws charts beside each other, two per row, with one legend: series of the same name have the same
 /// colour, and are hidden and shown together.
@@ -168,8 +168,7 @@ impl Chart {
         let across = |value: f64| left + x_axis.position(value) * (right - left);
         let up = |value: f64| bottom - y_axis.position(value) * (bottom - top);
 
-        let title = Font { size: 16.0, paint: Paint::Ink, bold: true, outline: false };
-        svg.text((left, y + 30.0), Anchor::Start, title, right - left, &self.title);
+        svg.text((left, y + 30.0), Anchor::Start, Font::HEADING, right - left, &self.title);
         for (value, text) in &y_axis.ticks {
             let y = up(*value);
             svg.line((left, y), (right, y), Paint::Faint, 1.0);

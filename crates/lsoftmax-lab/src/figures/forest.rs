@@ -34,7 +34,7 @@ const PLOT_WIDTH: f64 = 520.0;
 /// The height of the axis, its ticks and its title.
 const AXIS_HEIGHT: f64 = 52.0;
 const MOST_LABEL_ROOM: f64 = 480.0;
-const SMALL: Font = Font { size: 12.0, paint: Paint::Grey, bold: false, outline: false };
+const SMALL: Font = Font::SMALL;
 const LABEL: Font = Font { paint: Paint::Ink, ..SMALL };
 
 /// Draws one line per row: a dot with its interval for every pair of runs, and a bar at the mean of several. `columns` are
@@ -94,8 +94,7 @@ pub fn forest(
     let across = |value: f64| left + axis.position(value) * PLOT_WIDTH;
 
     let mut svg = Svg::new(width, bottom + AXIS_HEIGHT, &format!("{title}: {x_title}"));
-    let heading = Font { size: 16.0, paint: Paint::Ink, bold: true, outline: false };
-    svg.text((PADDING, 26.0), Anchor::Start, heading, right - PADDING, title);
+    svg.text((PADDING, 26.0), Anchor::Start, Font::HEADING, right - PADDING, title);
     for (value, text) in &axis.ticks {
         let x = across(*value);
         svg.line((x, top), (x, bottom), Paint::Faint, 1.0);

@@ -92,7 +92,7 @@ fn draw(svg: &mut Svg, head: HeadSettings, (left, top): (f64, f64)) {
     let title = Font { size: 15.0, paint: Paint::Ink, bold: true, outline: false };
     let middle = left + SIDE / 2.0;
     svg.text((middle, top - 12.0), Anchor::Middle, title, SIDE + LEFT, &head.to_string());
-    let small = Font { size: 12.0, paint: Paint::Grey, bold: false, outline: false };
+    let small = Font::SMALL;
     for degrees in (0..=LARGEST as usize).step_by(EVERY) {
         let (x, y) = at((degrees as f64, degrees as f64));
         svg.line((x, top), (x, top + SIDE), Paint::Faint, 1.0);

@@ -25,6 +25,13 @@ pub(super) struct Font {
     pub outline: bool,
 }
 
+impl Font {
+    /// The heading of a chart.
+    pub const HEADING: Self = Self { size: 16.0, paint: Paint::Ink, bold: true, outline: false };
+    /// Ticks, titles of axes and notes.
+    pub const SMALL: Self = Self { size: 12.0, paint: Paint::Grey, bold: false, outline: false };
+}
+
 /// A picture being drawn.
 pub(super) struct Svg {
     text: String,
