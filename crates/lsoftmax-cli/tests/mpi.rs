@@ -282,11 +282,12 @@ fn a_run_whose_ranks_are_killed_ten_times_ends_with_the_same_bits() {
             sleep(startup);
         }
         sleep(Duration::from_millis(random.below(700) as u64));
-        if is_running() {
-            if let Some(rank) = process_of(&child, random.below(ranks)) {
-                // It may have ended just now.
-                has_signalled(rank, "KILL");
-            }
+        let rank = random.below(ranks);
+        if is_running()
+            && let Some(rank) = process_of(&child, rank)
+        {
+            // It may have ended just now.
+            has_signalled(rank, "KILL");
         }
         child.wait().expect("it ends");
     }
