@@ -55,7 +55,20 @@ fn what_cannot_be_drawn_is_an_error() {
     assert!(matches!(forest("", "", &[], &[]), Err(FigureError::Empty("rows"))));
     for differences in [&[][..], &[(f64::NAN, 1.0)], &[(1.0, f64::INFINITY)]] {
         let rows = [row("broken", differences)];
-        let error = forest("", "", &[], &rows).unwrap_err();
+        let error = forest("", "", &["column"], &rows).unwrap_err();
         assert!(matches!(&error, FigureError::NoValues(label) if label == "broken"), "{error}");
+    }
+}
+
+#[test]
+fn a_row_has_one_cell_for_each_column() {
+    let rows = [row("whole", &[(1.0, 1.0)])];
+    for columns in [&[][..], &["one", "another"]] {
+        let error = forest("title", "", columns, &rows).unwrap_err();
+        let expected = columns.len();
+        assert!(
+            matches!(&error, FigureError::TableRow { row: 1, found: 1, expected: e, .. } if *e == expected),
+            "{error}"
+        );
     }
 }

@@ -87,7 +87,7 @@ impl BoundaryPanel {
 
     /// Draws the panel centred at `middle`, below `top`.
     fn draw(&self, svg: &mut Svg, (middle, top): (f64, f64), weight_scale: f64) {
-        let title = Font { size: 15.0, paint: Paint::Ink, bold: true, outline: false };
+        let title = Font::PANEL;
         svg.text((middle, top + 16.0), Anchor::Middle, title, PANEL_WIDTH, &self.title);
         let (x, y) = (middle, top + ORIGIN);
         let at =

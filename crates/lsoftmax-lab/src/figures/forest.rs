@@ -14,7 +14,7 @@ pub struct ForestRow {
     pub colour: usize,
     /// The difference of every pair of runs.
     pub differences: Vec<Difference>,
-    /// Texts beside the plot, one for each column; others are not drawn.
+    /// Texts beside the plot, one for each column.
     pub cells: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ const LABEL: Font = Font { paint: Paint::Ink, ..SMALL };
 /// ```
 ///
 /// # Errors
-/// When there is no row, or a row has no difference, or one that is not finite.
+/// When there is no row, or a row has no difference, one that is not finite, or not one cell for each column.
 pub fn forest(
     title: &str,
     x_title: &str,
@@ -62,7 +62,15 @@ pub fn forest(
     }
     // The axis contains 0, where neither is better.
     let (mut low, mut high) = (0.0, 0.0);
-    for ForestRow { label, differences, .. } in rows {
+    for (index, ForestRow { label, differences, cells, .. }) in rows.iter().enumerate() {
+        if cells.len() != columns.len() {
+            return Err(FigureError::TableRow {
+                table: title.to_owned(),
+                row: index + 1,
+                found: cells.len(),
+                expected: columns.len(),
+            });
+        }
         let shown = |end: f64| Scale::Linear.can_show(end);
         let ends = |one: &Difference| [one.value - one.within, one.value + one.within];
         let ends: Vec<f64> = differences.iter().flat_map(ends).collect();

@@ -76,7 +76,7 @@ pub fn heat_maps(panels: &[HeatMap], classes: &[String]) -> Result<Picture, Figu
     for (index, panel) in panels.iter().enumerate() {
         let left = PADDING + (index % PANELS_PER_ROW) as f64 * pitch.0 + names_room;
         let top = PADDING + (index / PANELS_PER_ROW) as f64 * pitch.1 + TITLE_HEIGHT;
-        let title = Font { size: 15.0, paint: Paint::Ink, bold: true, outline: false };
+        let title = Font::PANEL;
         let middle = (left + side / 2.0, top - 14.0);
         svg.text(middle, Anchor::Middle, title, side + names_room, &panel.title);
         panel.draw(&mut svg, (left, top), cell, &bar, &names);

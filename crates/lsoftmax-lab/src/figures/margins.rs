@@ -89,7 +89,7 @@ fn draw(svg: &mut Svg, head: HeadSettings, (left, top): (f64, f64)) {
         (left + SIDE * first / LARGEST, top + SIDE * (1.0 - second / LARGEST))
     };
     let mirrored = |points: &[(f64, f64)]| points.iter().map(|(a, b)| at((*b, *a))).collect();
-    let title = Font { size: 15.0, paint: Paint::Ink, bold: true, outline: false };
+    let title = Font::PANEL;
     let middle = left + SIDE / 2.0;
     svg.text((middle, top - 12.0), Anchor::Middle, title, SIDE + LEFT, &head.to_string());
     let small = Font::SMALL;

@@ -79,7 +79,7 @@ pub fn scatter(panels: &[Panel<'_>], classes: &[String]) -> Result<Picture, Figu
     for (index, panel) in panels.iter().enumerate() {
         let left = PADDING + (index % PANELS_PER_ROW) as f64 * (PANEL_SIDE + PADDING);
         let top = PADDING + (index / PANELS_PER_ROW) as f64 * (TITLE_HEIGHT + PANEL_SIDE);
-        let font = Font { size: 15.0, paint: Paint::Ink, bold: true, outline: false };
+        let font = Font::PANEL;
         svg.text(
             (left + PANEL_SIDE / 2.0, top + 16.0),
             Anchor::Middle,

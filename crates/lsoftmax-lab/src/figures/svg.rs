@@ -28,6 +28,8 @@ pub(super) struct Font {
 impl Font {
     /// The heading of a chart.
     pub const HEADING: Self = Self { size: 16.0, paint: Paint::Ink, bold: true, outline: false };
+    /// The title of one of several panels.
+    pub const PANEL: Self = Self { size: 15.0, ..Self::HEADING };
     /// Ticks, titles of axes and notes.
     pub const SMALL: Self = Self { size: 12.0, paint: Paint::Grey, bold: false, outline: false };
 }

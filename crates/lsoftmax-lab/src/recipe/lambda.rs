@@ -33,13 +33,13 @@ pub struct AutoRule {
 
 impl Default for AutoRule {
     fn default() -> Self {
-        Self::PAPER
+        Self::DEFAULT
     }
 }
 
 impl AutoRule {
     /// What suits the paper's networks.
-    const PAPER: Self = Self { keep: 0.97, end: 2.0, floor: 1.0 };
+    const DEFAULT: Self = Self { keep: 0.97, end: 2.0, floor: 1.0 };
 
     /// The lower bound of λ with a margin, at a fraction of the initial learning rate. A margin that does not multiply the angle
     /// has that of m = 2.
@@ -84,7 +84,7 @@ impl TryFrom<String> for ScheduleName {
 
 impl Lambda {
     /// The automatic λ, with the rule that suits the paper's networks.
-    pub const AUTO: Self = Self::Auto(AutoRule::PAPER);
+    pub const AUTO: Self = Self::Auto(AutoRule::DEFAULT);
 
     /// A constant λ.
     ///

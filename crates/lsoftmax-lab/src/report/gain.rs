@@ -7,7 +7,7 @@ use crate::figures::{Difference, FigureError, ForestRow, forest};
 use crate::head::HeadKind;
 use crate::recipe::Lambda;
 use crate::records::{Record, Records, Sample, standard_error_of_pairs, standard_error_of_rates};
-use crate::reproduce::{Experiment, Row};
+use crate::reproduce::{Experiment, Row, TIED};
 
 /// The tables whose rows are compared: the paper's networks and data sets, and small ones with the same λ. The other studies are of
 /// other λ, networks and heads; faces on LFW have another measure.
@@ -36,13 +36,12 @@ pub(super) fn gain(records: &Records) -> Result<Option<Drawn>, FigureError> {
                 continue;
             }
             seen.push(ids);
-            let Some(row) = forest_row(label(entry), &pairs) else { continue };
             let set = entry.row.recipe.data.to_string();
             let colour = sets.iter().position(|other| *other == set).unwrap_or_else(|| {
                 sets.push(set);
                 sets.len() - 1
             });
-            compared.push(ForestRow { colour, ..row });
+            compared.extend(forest_row(label(entry), colour, &pairs));
         }
     }
     if compared.is_empty() {
@@ -60,7 +59,7 @@ pub(super) fn gain(records: &Records) -> Result<Option<Drawn>, FigureError> {
 }
 
 /// Runs with m = 4, each with that of softmax; nothing if none of the pairs can be compared.
-fn forest_row(label: String, pairs: &[(&Record, &Record)]) -> Option<ForestRow> {
+fn forest_row(label: String, colour: usize, pairs: &[(&Record, &Record)]) -> Option<ForestRow> {
     let compared = pairs
         .iter()
         .filter_map(|(record, softmax)| Some((*record, *softmax, difference(record, softmax)?)));
@@ -77,7 +76,7 @@ fn forest_row(label: String, pairs: &[(&Record, &Record)]) -> Option<ForestRow> 
         mean(softmax.filter_map(Record::training_accuracy), 1),
     ];
     let differences: Vec<_> = compared.iter().map(|(.., difference)| *difference).collect();
-    (!differences.is_empty()).then_some(ForestRow { label, colour: 0, differences, cells })
+    (!differences.is_empty()).then_some(ForestRow { label, colour, differences, cells })
 }
 
 /// Whether a row is of m = 4. The study of λ has other schedules as well, whose runs have a variant in their names.
@@ -92,10 +91,9 @@ fn is_compared(row: &Row, table: &str) -> bool {
 
 /// Group, λ if it is not the recipe's, and length.
 fn label(entry: &RowRecords<'_>) -> String {
-    let Row { group, label, .. } = entry.row;
-    let lambda = label.strip_prefix("L-Softmax, m = 4").unwrap_or(label);
-    let lambda = if lambda == ", λ tied to the rate" { "" } else { lambda };
-    format!("{group}{lambda}, {} steps", grouped(entry.steps))
+    let lambda = entry.row.lambda.iter().filter(|lambda| *lambda != TIED);
+    let parts = std::iter::once(&entry.row.group).chain(lambda).map(String::as_str);
+    format!("{}, {} steps", parts.collect::<Vec<_>>().join(", "), grouped(entry.steps))
 }
 
 /// The result on the larger of two sets, the held-out and the test images, and which images were wrong if that was recorded.

@@ -116,7 +116,7 @@ fn features(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Fi
         .filter_map(|(row, record)| {
             let plane = record.test()?.plane.as_ref()?;
             let accuracy = 100.0 - record.test_error()?;
-            let (name, _) = row.label.split_once(", s =").unwrap_or((&row.label, ""));
+            let (name, _) = row.name.split_once(", s =").unwrap_or((&row.name, ""));
             let title = format!("{name}: {accuracy:.2} %");
             Some((title, plane.features.concat(), plane.weights.concat(), plane))
         })
@@ -167,7 +167,7 @@ fn similarity(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, 
         let panels: Vec<HeatMap> = comparable(group, records)
             .iter()
             .filter_map(|(row, record)| {
-                let title = format!("{}, {} steps", row.label, grouped(record.recipe.steps));
+                let title = format!("{}, {} steps", row.label(), grouped(record.recipe.steps));
                 Some(HeatMap { title, values: record.test()?.cosines.concat() })
             })
             .collect();
@@ -205,7 +205,7 @@ fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, F
             let shown = |(_, value): &(u64, f64)| scale == Scale::Linear || *value > 0.0;
             let series = found.iter().map(|(row, record)| {
                 let points = record.log.iter().filter_map(point).filter(shown);
-                Series::by_step(row.label.clone(), points)
+                Series::by_step(row.label(), points)
             });
             Chart {
                 title: title.into(),
@@ -254,9 +254,7 @@ fn curves(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Figu
         scale: Scale::Linear,
         series: found
             .iter()
-            .map(|(row, record)| {
-                Series::by_step(row.label.clone(), record.log.iter().filter_map(point))
-            })
+            .map(|(row, record)| Series::by_step(row.label(), record.log.iter().filter_map(point)))
             .filter(|series| !series.points.is_empty())
             .collect(),
         ..Chart::default()

@@ -78,8 +78,8 @@ pub(super) fn softmax_of<'a>(
 /// The name of one of these rows: with its group, if there are several.
 pub(super) fn row_label(row: &Row, rows: &[Row]) -> String {
     match rows.iter().any(|other| other.group != row.group) {
-        true => format!("{}, {}", row.group, row.label),
-        false => row.label.clone(),
+        true => format!("{}, {}", row.group, row.label()),
+        false => row.label(),
     }
 }
 

@@ -158,8 +158,8 @@ fn fig7() -> Vec<Row> {
     let filters = ["32-32-64-128", "64-64-96-128", "64-64-128-256", "96-96-192-384"];
     let row = |filters: &str| {
         let recipe = built_in(&format!("cifar100-filters-{filters}"));
-        let label = filters.replace('-', "/");
-        Row { label, ..Row::with_margin("CIFAR100, m = 4", &recipe, 4.0) }
+        let name = filters.replace('-', "/");
+        Row { name, ..Row::with_margin("CIFAR100, m = 4", &recipe, 4.0) }
     };
     filters.map(row).to_vec()
 }

@@ -19,7 +19,7 @@ pub(super) fn table5() -> Vec<Row> {
             ..Row::with_margin(group, &study("lfw-small"), m)
         });
     let contrastive = Row {
-        label: "softmax + contrastive".into(),
+        name: "softmax + contrastive".into(),
         paper: Some(of_paper(97.31)),
         lfw: true,
         ..Row::softmax(group, &study("lfw-small-contrastive"))
@@ -27,7 +27,7 @@ pub(super) fn table5() -> Vec<Row> {
     // What the batches of the contrastive loss do without it.
     let by_person = Recipe { images_per_class: Some(4), ..study("lfw-small") };
     let by_person = Row {
-        label: "softmax, 64 people x 4 images".into(),
+        name: "softmax, 64 people x 4 images".into(),
         variant: "by-person".into(),
         lfw: true,
         ..Row::softmax(group, &by_person)

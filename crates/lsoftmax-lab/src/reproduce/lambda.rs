@@ -40,9 +40,12 @@ pub(super) fn small_networks() -> Vec<Row> {
     .concat()
 }
 
+/// The words for a λ that is tied to the learning rate.
+pub(crate) const TIED: &str = "λ tied to the rate";
+
 /// A margin with the λ of the small networks' and CIFAR10's recipes, which is tied to the learning rate.
 pub(super) fn tied(group: &str, recipe: &Recipe, m: f64) -> Row {
-    Row::with_lambda(group, recipe, m, ("", "λ tied to the rate"), recipe.lambda.clone())
+    Row::with_lambda(group, recipe, m, ("", TIED), recipe.lambda.clone())
 }
 
 /// A margin with the automatic λ.
@@ -120,8 +123,7 @@ pub(super) fn paper_networks() -> Vec<Row> {
             let schedule = LambdaSchedule::power(1000.0, gamma, power, 0.0);
             Lambda::Schedule(schedule.expect("the schedules are valid"))
         });
-        let rows =
-            [("authors-gamma", "the authors' γ", authors), ("tied", "λ tied to the rate", at_drop)];
+        let rows = [("authors-gamma", "the authors' γ", authors), ("tied", TIED, at_drop)];
         let rows = rows.map(|(variant, words, lambda)| {
             Row::with_lambda(group, &recipe, 4.0, (variant, words), lambda)
         });

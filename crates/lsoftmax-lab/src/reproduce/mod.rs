@@ -19,6 +19,7 @@ mod queue;
 mod row;
 
 pub use experiments::Experiment;
+pub(crate) use lambda::TIED;
 pub use plan::{PlannedRun, Progress, plan};
 pub use queue::{QueueEvent, QueueOutcome, ReproduceError, run};
 pub use row::Row;

@@ -72,7 +72,7 @@ pub fn plan(
                 Progress::Missing
             };
             let label =
-                format!("{}, {}: {} steps, seed {seed}", row.group, row.label, recipe.steps);
+                format!("{}, {}: {} steps, seed {seed}", row.group, row.label(), recipe.steps);
             let other_loss = !recipe.loss.uses_margin();
             let order = (progress, evidence, other_loss, position);
             planned.push((order, PlannedRun { id, label, recipe, progress, lfw: row.lfw }));

@@ -10,8 +10,10 @@ use crate::recipe::{Expected, Lambda, Recipe};
 pub struct Row {
     /// What the row is part of, such as a data set; rows of a group are compared with its softmax.
     pub group: String,
-    /// The loss, as the paper names it.
-    pub label: String,
+    /// What tells it apart in its group: the loss, as the paper names it, or the network.
+    pub name: String,
+    /// What λ is, where rows differ in it.
+    pub lambda: Option<String>,
     /// The recipe at its full length.
     pub recipe: Recipe,
     /// What tells it apart from runs of the same recipe and margin; part of the record's name.
@@ -24,10 +26,10 @@ pub struct Row {
 
 impl Row {
     /// A row with the recipe's own loss and head, and the paper's result.
-    pub(super) fn new(group: &str, label: impl Into<String>, recipe: Recipe) -> Self {
+    pub(super) fn new(group: &str, name: impl Into<String>, recipe: Recipe) -> Self {
         let paper = recipe.expected_result();
-        let (group, label) = (group.to_owned(), label.into());
-        Self { group, label, recipe, variant: String::new(), paper, lfw: false }
+        let (group, name) = (group.to_owned(), name.into());
+        Self { group, name, lambda: None, recipe, variant: String::new(), paper, lfw: false }
     }
 
     /// Softmax.
@@ -37,9 +39,9 @@ impl Row {
 
     /// A recipe with a margin; with 1 it is softmax.
     pub(super) fn with_margin(group: &str, recipe: &Recipe, m: f64) -> Self {
-        let label = if m == 1.0 { "softmax".into() } else { format!("L-Softmax, m = {m}") };
+        let name = if m == 1.0 { "softmax".into() } else { format!("L-Softmax, m = {m}") };
         let margin = Margin::new(m).expect("a margin of at least 1");
-        Self::new(group, label, recipe.clone().with_head(HeadSettings::l_softmax(margin)))
+        Self::new(group, name, recipe.clone().with_head(HeadSettings::l_softmax(margin)))
     }
 
     /// A row with a λ that is not the paper's.
@@ -51,13 +53,20 @@ impl Row {
         lambda: Lambda,
     ) -> Self {
         let row = Self::with_margin(group, &Recipe { lambda, ..recipe.clone() }, m);
-        let label = format!("{}, {words}", row.label);
-        Self { label, variant: variant.into(), ..row }.without_paper()
+        Self { lambda: Some(words.into()), variant: variant.into(), ..row }.without_paper()
     }
 
     /// The same, where the paper has no result.
     pub(super) fn without_paper(self) -> Self {
         Self { paper: None, ..self }
+    }
+
+    /// What a table calls it: its name, and λ where rows differ in it.
+    pub fn label(&self) -> String {
+        match &self.lambda {
+            Some(lambda) => format!("{}, {lambda}", self.name),
+            None => self.name.clone(),
+        }
     }
 
     /// Whether this is the softmax loss, with which the others are compared.
