@@ -216,3 +216,23 @@ fn experiments_share_runs_and_every_planned_recipe_is_valid() {
     // Figure 5 adds only the two runs on CIFAR100.
     assert_eq!(both.len(), 10 + 2);
 }
+
+#[test]
+fn experiments_that_share_runs_plan_them_at_the_same_length() {
+    let none = Records::read(Path::new("/nonexistent")).unwrap();
+    let planned = |names: &[&str], scale| {
+        let experiments: Vec<_> =
+            names.iter().map(|name| Experiment::named(name).unwrap()).collect();
+        plan(&experiments, scale, 1, &none, Path::new("/nonexistent"))
+    };
+    let tables = planned(&["table3", "table4"], None).len();
+    assert_eq!(planned(&["table3", "table4", "fig5"], None).len(), tables);
+    // Softmax and m = 4 on CIFAR10 as they are, and under four changes of the recipe.
+    let of_cifar10 = |runs: &[PlannedRun], steps| {
+        runs.iter()
+            .filter(|run| run.id.starts_with("cifar10-m") && run.recipe.steps == steps)
+            .count()
+    };
+    assert_eq!(of_cifar10(&planned(&["distance"], None), 3_000), 10);
+    assert_eq!(of_cifar10(&planned(&["distance"], Some(1.0 / 3.0)), 6_000), 10);
+}

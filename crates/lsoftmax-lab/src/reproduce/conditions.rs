@@ -133,8 +133,9 @@ pub(super) fn regularisation() -> Vec<Row> {
     let decays = [5e-4, 3e-3, 8e-3, 1.6e-2].map(Condition::decay);
     let mirrored = [5e-4, 8e-3].map(|decay| Condition::mirrored().and(Condition::decay(decay)));
     let mut rows = Vec::new();
-    let cifar10 = built_in("cifar10").scaled(3_000);
-    rows.extend(decays[..2].iter().flat_map(|one| one.rows("CIFAR10", &cifar10, tied)));
+    let cifar10 = built_in("cifar10");
+    let of_cifar10 = decays[..2].iter().flat_map(|one| one.rows("CIFAR10", &cifar10, tied));
+    rows.extend(of_cifar10.map(|row| row.with_scale(1.0 / 6.0)));
     let (set, small) = ("CIFAR10, small", study("cifar10-small"));
     rows.extend(decays.iter().chain(&mirrored).flat_map(|one| one.rows(set, &small, tied)));
     let (set, small) = ("MNIST, small", study("mnist-small"));
@@ -152,12 +153,12 @@ pub(super) fn distance() -> Vec<Row> {
         Condition::new("f32", "f32", |recipe| recipe.precision = Precision::F32),
         Condition::mirrored(),
     ];
-    let of_paper = conditions.iter().flat_map(|condition| {
-        let rows = condition.rows("CIFAR10", &built_in("cifar10"), Row::with_margin);
-        rows.map(|row| Row { recipe: row.recipe.scaled(3_000), ..row })
-    });
+    let cifar10 = built_in("cifar10");
+    let of_paper = conditions
+        .iter()
+        .flat_map(|condition| condition.rows("CIFAR10", &cifar10, Row::with_margin));
     let authors = study("cifar10-authors");
-    let of_authors =
-        [1.0, 4.0].map(|m| Row::with_margin("CIFAR10, the authors' file", &authors, m));
+    let of_authors = [1.0, 4.0]
+        .map(|m| Row::with_margin("CIFAR10, the authors' file", &authors, m).with_scale(1.0));
     of_paper.chain(of_authors).collect()
 }

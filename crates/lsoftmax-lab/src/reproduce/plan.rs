@@ -37,7 +37,7 @@ pub enum Progress {
 /// run, then rows without any record, then further seeds; recorded ones come last. The paper's loss comes
 /// before the other losses of its tables.
 ///
-/// `scale` is the length of the runs as a fraction of the recipes', by default each experiment's own.
+/// `scale` is the length of the runs as a fraction of the recipes', by default that of each row or experiment.
 /// `runs` is the directory with interrupted runs.
 pub fn plan(
     experiments: &[&Experiment],
@@ -49,7 +49,8 @@ pub fn plan(
     let mut rows: Vec<(Row, Recipe)> = Vec::new();
     for experiment in experiments {
         for row in experiment.rows() {
-            let recipe = row.recipe.scaled(length(&row.recipe, scale.unwrap_or(experiment.scale)));
+            let scale = scale.or(row.scale).unwrap_or(experiment.scale);
+            let recipe = row.recipe.scaled(length(&row.recipe, scale));
             // Figures share runs with tables.
             if !rows.iter().any(|(_, planned)| planned.is_same_experiment(&recipe)) {
                 rows.push((row, recipe));

@@ -22,6 +22,8 @@ pub struct Row {
     pub paper: Option<Expected>,
     /// Whether the result is the accuracy on LFW's pairs.
     pub lfw: bool,
+    /// The default length of its runs, as a fraction of the recipe's, where it is not the experiment's.
+    pub scale: Option<f64>,
 }
 
 impl Row {
@@ -29,7 +31,8 @@ impl Row {
     pub(super) fn new(group: &str, name: impl Into<String>, recipe: Recipe) -> Self {
         let paper = recipe.expected_result();
         let (group, name) = (group.to_owned(), name.into());
-        Self { group, name, lambda: None, recipe, variant: String::new(), paper, lfw: false }
+        let variant = String::new();
+        Self { group, name, lambda: None, recipe, variant, paper, lfw: false, scale: None }
     }
 
     /// Softmax.
@@ -59,6 +62,11 @@ impl Row {
     /// The same, where the paper has no result.
     pub(super) fn without_paper(self) -> Self {
         Self { paper: None, ..self }
+    }
+
+    /// The same with a default length of its own.
+    pub(super) fn with_scale(self, scale: f64) -> Self {
+        Self { scale: Some(scale), ..self }
     }
 
     /// What a table calls it: its name, and λ where rows differ in it.
