@@ -6,7 +6,7 @@ use lsoftmax::{LambdaSchedule, Margin, Stage};
 use lsoftmax_data::{Augment, DataSource};
 use lsoftmax_lab::head::{HeadKind, HeadSettings};
 use lsoftmax_lab::optimiser::Sgd;
-use lsoftmax_lab::recipe::{AutoRule, Lambda, LearningRate, Objective, Recipe};
+use lsoftmax_lab::recipe::{Lambda, LearningRate, Objective, Recipe};
 use recipe_text::{file, lambda};
 
 /// Every recipe in the program: its name, its directory and itself.
@@ -161,9 +161,7 @@ fn the_full_recipes_follow_the_paper() {
     }
     let lambda = |name| Recipe::built_in(name).unwrap().lambda;
     let power = |gamma, power, min| LambdaSchedule::power(1000.0, gamma, power, min).unwrap();
-    // As in the records of its table.
-    let no_floor = AutoRule { floor: 0.0, ..AutoRule::default() };
-    assert_eq!(lambda("mnist"), Lambda::Auto(no_floor));
+    assert_eq!(lambda("mnist"), Lambda::AUTO);
     assert_eq!(lambda("cifar10"), power(8.3e-6, 45.0, 0.0).into());
     assert_eq!(lambda("cifar10-plus"), power(6.7e-6, 45.0, 0.0).into());
     assert_eq!(lambda("cifar100"), power(8.3e-6, 45.0, 5.0).into());
@@ -226,11 +224,14 @@ fn a_quick_recipe_is_the_full_one_scaled_with_smaller_batches_and_rates() {
             let (found, scaled) = (lambda(&quick, step), lambda(&full, step).max(floor));
             assert!((found - scaled).abs() <= 1e-9 * scaled, "{name}: {found}, not {scaled}");
         }
-        if quick.data != "mnist".into() {
-            let rate = if name == "cifar100-hinge" { 0.01 } else { 0.1 };
-            let batch = full.batch as f64;
-            full.learning_rate = full.learning_rate.with_rate(rate * 64.0 / batch);
-        }
+        let by_batch = 64.0 / full.batch as f64;
+        let rate = match name {
+            "mnist" | "mnist-hinge" => 0.1,
+            "mnist-2d" => 0.01,
+            "cifar100-hinge" => 0.01 * by_batch,
+            _ => 0.1 * by_batch,
+        };
+        full.learning_rate = full.learning_rate.with_rate(rate);
         full.name.clone_from(&quick.name);
         full.source.clone_from(&quick.source);
         full.lambda = quick.lambda.clone();

@@ -133,6 +133,6 @@ pub(super) fn paper_networks() -> Vec<Row> {
         softmax.chain(rows).chain(automatic).collect::<Vec<_>>()
     };
     let mut mnist = of_set("MNIST", "mnist", 35.0, [2.5e-5, 1.04e-5]);
-    mnist.push(auto_without_floor("MNIST", &built_in("mnist"), 4.0));
+    mnist.extend([4.0, 2.0, 3.0].map(|m| auto_without_floor("MNIST", &built_in("mnist"), m)));
     [mnist, of_set("CIFAR10", "cifar10", 45.0, [2e-5, 8.3e-6])].concat()
 }
