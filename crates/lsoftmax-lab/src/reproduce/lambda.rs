@@ -22,8 +22,6 @@ pub(super) fn small_networks() -> Vec<Row> {
     let by_accuracy: RowsOfLambda = |group, recipe| {
         vec![auto_by_accuracy(group, recipe, 4.0), auto_of_nine_tenths(group, recipe, 4.0)]
     };
-    let without_floor: RowsOfLambda =
-        |group, recipe| [4.0, 2.0, 3.0].map(|m| auto_without_floor(group, recipe, m)).to_vec();
     [
         of_set(
             ("CIFAR10, small", "cifar10-small"),
@@ -31,9 +29,14 @@ pub(super) fn small_networks() -> Vec<Row> {
         ),
         of_set(
             ("MNIST, small", "mnist-small"),
-            &[by_accuracy, without_floor, |group, recipe| schedules(group, recipe, 35.0, 7.5e-4)],
+            &[by_accuracy, margins_without_floor, |group, recipe| {
+                schedules(group, recipe, 35.0, 7.5e-4)
+            }],
         ),
-        of_set(("Fashion-MNIST, small", "fashion-mnist-small"), &[by_accuracy, without_floor]),
+        of_set(
+            ("Fashion-MNIST, small", "fashion-mnist-small"),
+            &[by_accuracy, margins_without_floor],
+        ),
         of_set(("CIFAR100, small", "cifar100-small"), &[]),
         of_set(("faces, small", "faces-small"), &[]),
     ]
@@ -58,6 +61,11 @@ fn auto(group: &str, recipe: &Recipe, m: f64) -> Row {
 pub(super) fn auto_without_floor(group: &str, recipe: &Recipe, m: f64) -> Row {
     let lambda = Lambda::Auto(AutoRule { floor: 0.0, ..AutoRule::default() });
     Row::with_lambda(group, recipe, m, ("auto-no-floor", "λ auto, no floor"), lambda)
+}
+
+/// m = 4, 2 and 3 without the lower bound.
+fn margins_without_floor(group: &str, recipe: &Recipe) -> Vec<Row> {
+    [4.0, 2.0, 3.0].map(|m| auto_without_floor(group, recipe, m)).to_vec()
 }
 
 /// Without its upper bound as well, by the accuracy alone.
@@ -133,6 +141,6 @@ pub(super) fn paper_networks() -> Vec<Row> {
         softmax.chain(rows).chain(automatic).collect::<Vec<_>>()
     };
     let mut mnist = of_set("MNIST", "mnist", 35.0, [2.5e-5, 1.04e-5]);
-    mnist.extend([4.0, 2.0, 3.0].map(|m| auto_without_floor("MNIST", &built_in("mnist"), m)));
+    mnist.extend(margins_without_floor("MNIST", &built_in("mnist")));
     [mnist, of_set("CIFAR10", "cifar10", 45.0, [2e-5, 8.3e-6])].concat()
 }
