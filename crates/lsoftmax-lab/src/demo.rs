@@ -181,7 +181,7 @@ impl DemoRow {
             format!("{:.2} %", self.accuracy),
             format!("{own:.1}°"),
             format!("{spread:.1}°"),
-            format!("{margin:.1}°"),
+            format!("{margin:.1}°").replace('-', "−"),
         ]
     }
 }
