@@ -19,23 +19,22 @@ pub(super) fn small_networks() -> Vec<Row> {
         let others = others.iter().flat_map(|row| row(group, &recipe));
         std::iter::once(Row::softmax(group, &recipe)).chain(both).chain(others).collect::<Vec<_>>()
     };
-    let by_accuracy: RowsOfLambda = |group, recipe| {
-        vec![auto_by_accuracy(group, recipe, 4.0), auto_of_nine_tenths(group, recipe, 4.0)]
-    };
+    let thresholds: RowsOfLambda =
+        |group, recipe| [0.97, 0.9].map(|keep| by_accuracy(group, recipe, 4.0, keep)).to_vec();
     [
         of_set(
             ("CIFAR10, small", "cifar10-small"),
-            &[by_accuracy, |group, recipe| schedules(group, recipe, 45.0, 3e-4)],
+            &[thresholds, |group, recipe| schedules(group, recipe, 45.0, 3e-4)],
         ),
         of_set(
             ("MNIST, small", "mnist-small"),
-            &[by_accuracy, margins_without_floor, |group, recipe| {
+            &[thresholds, margins_without_floor, |group, recipe| {
                 schedules(group, recipe, 35.0, 7.5e-4)
             }],
         ),
         of_set(
             ("Fashion-MNIST, small", "fashion-mnist-small"),
-            &[by_accuracy, margins_without_floor],
+            &[thresholds, margins_without_floor],
         ),
         of_set(("CIFAR100, small", "cifar100-small"), &[]),
         of_set(("faces, small", "faces-small"), &[]),
@@ -68,16 +67,16 @@ fn margins_without_floor(group: &str, recipe: &Recipe) -> Vec<Row> {
     [4.0, 2.0, 3.0].map(|m| auto_without_floor(group, recipe, m)).to_vec()
 }
 
-/// Without its upper bound as well, by the accuracy alone.
-fn auto_by_accuracy(group: &str, recipe: &Recipe, m: f64) -> Row {
-    let lambda = Lambda::Auto(AutoRule { keep: 0.97, end: 1000.0, floor: 0.0 });
-    Row::with_lambda(group, recipe, m, ("auto0.97", "λ by accuracy, 0.97"), lambda)
+/// Without both bounds, by the accuracy alone: λ falls as long as this fraction of the correctly classified images remains so.
+fn by_accuracy(group: &str, recipe: &Recipe, m: f64, keep: f64) -> Row {
+    let lambda = Lambda::Auto(AutoRule { keep, end: 1000.0, floor: 0.0 });
+    let (variant, words) = (format!("auto{keep}"), format!("λ by accuracy, {keep}"));
+    Row::with_lambda(group, recipe, m, (&variant, &words), lambda)
 }
 
 /// By the accuracy alone, with a threshold of nine tenths.
 pub(super) fn auto_of_nine_tenths(group: &str, recipe: &Recipe, m: f64) -> Row {
-    let lambda = Lambda::Auto(AutoRule { keep: 0.9, end: 1000.0, floor: 0.0 });
-    Row::with_lambda(group, recipe, m, ("auto0.9", "λ by accuracy, 0.9"), lambda)
+    by_accuracy(group, recipe, m, 0.9)
 }
 
 /// m = 4 with other schedules: a search over base, γ, power and minimum. A schedule by power is given by its value at the first
@@ -134,8 +133,11 @@ pub(super) fn paper_networks() -> Vec<Row> {
         let recipe = built_in(name);
         let authors = of_gamma(group, &recipe, power, authors, ("authors-gamma", "the authors' γ"));
         let at_drop = of_gamma(group, &recipe, power, at_drop, ("tied", TIED));
-        let automatic =
-            [auto, auto_by_accuracy, auto_of_nine_tenths].map(|row| row(group, &recipe, 4.0));
+        let automatic = [
+            auto(group, &recipe, 4.0),
+            by_accuracy(group, &recipe, 4.0, 0.97),
+            by_accuracy(group, &recipe, 4.0, 0.9),
+        ];
         let softmax = Row::softmax(group, &recipe).without_paper();
         [softmax, authors, at_drop].into_iter().chain(automatic).collect::<Vec<_>>()
     };
