@@ -120,6 +120,25 @@ fn one_seed_is_compared_by_the_images_that_were_wrong() {
 }
 
 #[test]
+fn one_seed_is_compared_by_the_held_out_images_where_the_table_is_of_those() {
+    let root = tempfile::tempdir().unwrap();
+    for (margin, held_out) in [(1.0, 1300), (4.0, 1000)] {
+        let recipe = Recipe::built_in("cifar100-by-margin").unwrap().scaled(3000);
+        let summary = record_of(root.path(), recipe, margin, 1, &wrong(60)).join("summary.json");
+        let mut text: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
+        text["validation"]["wrong"] = held_out.into();
+        text["validation"]["error"] = (held_out as f64 / 50.0).into();
+        fs::write(summary, text.to_string()).unwrap();
+    }
+    let table = table("fig6", root.path());
+    // z = 0.06 / √(2 · 0.23 · 0.77 / 5000) = 7.1; the test images are the same.
+    let expected = "L-Softmax, m = 4 | 3,000 | 1 | 20.00 | 0.60 | 50.00 | −6.00 | < 0.001 (P)";
+    assert_eq!(table.rows[1].cells.join(" | "), expected);
+    assert!(table.notes[0].contains("two proportions"), "{:?}", table.notes);
+}
+
+#[test]
 fn a_table_says_which_rows_do_not_reach_the_paper() {
     let root = tempfile::tempdir().unwrap();
     record(root.path(), 1.0, 1, &wrong(60));

@@ -17,4 +17,5 @@ mod statistics;
 pub use record::{Diverged, LFW, Record, RecordError, RecordedResult, Records};
 pub use statistics::{
     Sample, mcnemar_test, paired_t_test, standard_error_of_pairs, standard_error_of_rates,
+    two_proportions_test,
 };

@@ -1,6 +1,6 @@
 //! Means over seeds, and tests of a difference between two kinds of runs.
 
-use puruspe::betai;
+use puruspe::{betai, erfc};
 use serde::Serialize;
 
 /// The mean and the sample standard deviation of some numbers.
@@ -103,6 +103,25 @@ pub fn standard_error_of_rates(rate: f64, other: f64, images: usize) -> f64 {
     ((rate * (1.0 - rate) + other * (1.0 - other)) / images as f64).sqrt()
 }
 
+/// The two-sided p-value that two models are equally good, from how many images each got wrong where it is not known which: as two
+/// proportions of different images. Models that err on the same images differ by less, so it is an upper estimate for them.
+///
+/// ```
+/// use lsoftmax_lab::records::two_proportions_test;
+/// // 130 and 100 of 1,000: z = 0.03 / √(2 · 0.115 · 0.885 / 1000) = 2.103.
+/// assert!((two_proportions_test(130, 100, 1000) - 0.0355).abs() < 1e-4);
+/// assert_eq!(two_proportions_test(0, 0, 1000), 1.0);
+/// ```
+pub fn two_proportions_test(wrong: usize, other: usize, images: usize) -> f64 {
+    if wrong == other {
+        return 1.0;
+    }
+    let [rate, other] = [wrong, other].map(|wrong| wrong as f64 / images as f64);
+    let pooled = (rate + other) / 2.0;
+    let z = (rate - other).abs() / standard_error_of_rates(pooled, pooled, images);
+    erfc(z / std::f64::consts::SQRT_2)
+}
+
 /// P(X ≤ k) of a binomial distribution with n trials and probability 1/2, for k below n/2.
 fn binomial_tail(n: usize, k: usize) -> f64 {
     // The largest term, C(n, k) / 2ⁿ, by its logarithm: it may be smaller than any f64.
@@ -182,6 +201,20 @@ mod tests {
             assert!((found - expected).abs() < 1e-12, "{first}, {second}: {found}, not {expected}");
             assert_eq!(found, mcnemar_test(&other, &wrong));
         }
+    }
+
+    /// From tables of the normal distribution: the two-sided 5 % and 1 % points.
+    #[test]
+    fn the_test_of_two_proportions_has_the_tabulated_critical_values() {
+        for (z, p) in [(1.959_964, 0.05), (2.575_829, 0.01)] {
+            // Half of the images wrong on average: z standard errors are z √(images / 2) images.
+            let images = 1_000_000_000;
+            let more = (z * (images as f64 / 2.0).sqrt() / 2.0).round() as usize;
+            let found = two_proportions_test(images / 2 + more, images / 2 - more, images);
+            assert!((found - p).abs() < 1e-4, "{found}, not {p}");
+        }
+        // All images wrong with one model and none with the other.
+        assert!(two_proportions_test(1000, 0, 1000) < 1e-100);
     }
 
     /// Where the distribution is all but normal.
