@@ -4,7 +4,7 @@ use lsoftmax::Precision;
 use lsoftmax_nn::Activation;
 
 use super::Row;
-use super::experiments::{built_in, study};
+use super::experiments::{CIFAR100_SCALE, built_in, study};
 use super::lambda::{auto_of_nine_tenths, auto_without_floor, tied};
 use crate::optimiser::Sgd;
 use crate::recipe::{LearningRate, NetworkChoice, Recipe};
@@ -128,14 +128,19 @@ pub(super) fn conditions() -> Vec<Row> {
 }
 
 /// Weight decay in short runs, the paper's and more of it, and mirrored images, with small networks and with the paper's. In proportion
-/// to the length, weight decay would be 0.003 in 3,000 steps, 0.0075 in 1,200 and 0.015 in 600.
+/// to the length, weight decay would be 0.003 in 3,000 steps, 0.0045 in 2,000, 0.0075 in 1,200 and 0.015 in 600.
 pub(super) fn regularisation() -> Vec<Row> {
     let decays = [5e-4, 3e-3, 8e-3, 1.6e-2].map(Condition::decay);
     let mirrored = [5e-4, 8e-3].map(|decay| Condition::mirrored().and(Condition::decay(decay)));
     let mut rows = Vec::new();
-    let cifar10 = built_in("cifar10");
-    let of_cifar10 = decays[..2].iter().flat_map(|one| one.rows("CIFAR10", &cifar10, tied));
-    rows.extend(of_cifar10.map(|row| row.with_scale(1.0 / 6.0)));
+    let sixth = 1.0 / 6.0;
+    let of_paper =
+        [("CIFAR10", "cifar10", 3e-3, sixth), ("CIFAR100", "cifar100", 4.5e-3, CIFAR100_SCALE)];
+    for (set, name, more, scale) in of_paper {
+        let recipe = built_in(name);
+        let of_set = [5e-4, more].map(|decay| Condition::decay(decay).rows(set, &recipe, tied));
+        rows.extend(of_set.into_iter().flatten().map(|row| row.with_scale(scale)));
+    }
     let (set, small) = ("CIFAR10, small", study("cifar10-small"));
     rows.extend(decays.iter().chain(&mirrored).flat_map(|one| one.rows(set, &small, tied)));
     let (set, small) = ("MNIST, small", study("mnist-small"));
