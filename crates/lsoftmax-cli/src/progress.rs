@@ -81,12 +81,13 @@ impl TrainingProgress {
         match metric {
             Metric::Training { step, means, lambda, learning_rate, images_per_second } => {
                 let BatchMetrics { loss, accuracy, angle, .. } = means;
+                let lambda = lambda.map(|lambda| format!("λ {}, ", decimals_text(lambda, 3)));
                 let text = format!(
-                    "loss {}, {:.2} % right, {angle:.1}°, λ {}, \
+                    "loss {}, {:.2} % right, {angle:.1}°, {}\
                      rate {}, {images_per_second:.0} images/s",
                     decimals_text(*loss, 4),
                     100.0 * accuracy,
-                    decimals_text(*lambda, 3),
+                    lambda.unwrap_or_default(),
                     decimals_text(*learning_rate, 4)
                 );
                 if self.terminal {

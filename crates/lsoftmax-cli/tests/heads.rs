@@ -130,6 +130,27 @@ fn a_learned_scale_moves_and_a_fixed_one_does_not() {
     assert!(learned > 0.0 && (learned - 20.0).abs() > 1e-3, "{learned}");
 }
 
+/// Softmax and the hinge loss do not depend on λ, so neither the log nor the progress mentions one.
+#[test]
+fn lambda_is_logged_only_of_a_loss_with_a_margin() {
+    let (directory, run) = temporary_run();
+    let hinge = TINY.replace("margin = 2", "margin = 1\nloss = \"hinge\"");
+    let of_recipe = |text: &str, words: &[&str], name: &str| {
+        let run = run.with_extension(name);
+        let recipe = recipe(directory.path(), text);
+        let fixed = ["--out", &text_of(&run), "--steps", "12"];
+        let ended = done(train(&[&[recipe.as_str()], &fixed[..], words].concat()));
+        let log = metrics(&run).into_iter().filter(|metric| metric["kind"] == "training");
+        let logged: Vec<bool> = log.map(|metric| metric.get("lambda").is_some()).collect();
+        let shown = String::from_utf8(ended.stderr).expect("text").contains("λ");
+        assert!(!logged.is_empty() && logged.iter().all(|logged| *logged == shown), "{logged:?}");
+        shown
+    };
+    assert!(of_recipe(TINY, &[], "margin"));
+    assert!(!of_recipe(TINY, &["--margin", "1"], "softmax"));
+    assert!(!of_recipe(&hinge, &[], "hinge"));
+}
+
 #[test]
 fn lambda_of_cosface_is_0_unless_given_and_can_be_automatic() {
     let (directory, run) = temporary_run();

@@ -119,7 +119,7 @@ fn the_keys_of_the_log_are_documented() {
         Metric::Training {
             step: 1,
             means,
-            lambda: 5.0,
+            lambda: Some(5.0),
             learning_rate: 0.1,
             images_per_second: 100.0,
         },

@@ -351,7 +351,7 @@ mod tests {
         Metric::Training {
             step,
             means: BatchMetrics { loss, ..BatchMetrics::default() },
-            lambda: step as f64,
+            lambda: Some(step as f64),
             learning_rate: 0.1,
             images_per_second: 100.0,
         }

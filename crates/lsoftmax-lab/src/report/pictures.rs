@@ -185,6 +185,9 @@ fn similarity(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, 
     Ok(drawn)
 }
 
+/// A value of a training line of the log, from its λ and metrics.
+type ValueOfLine = fn(Option<f64>, &BatchMetrics) -> Option<f64>;
+
 /// λ and the training accuracy by step, for the runs with m = 4 of every group.
 fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, FigureError> {
     let rows = experiment.rows();
@@ -194,10 +197,10 @@ fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, F
             .into_iter()
             .filter(|(row, _)| row.recipe.head.margin().value() == 4.0)
             .collect();
-        let chart = |title: &str, y_title: &str, scale, value: fn(f64, &BatchMetrics) -> f64| {
+        let chart = |title: &str, y_title: &str, scale, value: ValueOfLine| {
             let point = |metric: &Metric| match metric {
                 Metric::Training { step, means, lambda, .. } => {
-                    Some((*step, value(*lambda, means)))
+                    value(*lambda, means).map(|value| (*step, value))
                 }
                 _ => None,
             };
@@ -219,7 +222,7 @@ fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, F
         let charts = [
             chart("λ", "λ", Scale::Log, |lambda, _| lambda),
             chart("Training accuracy", "accuracy, %", Scale::Linear, |_, means| {
-                100.0 * means.accuracy
+                Some(100.0 * means.accuracy)
             }),
         ];
         if charts.iter().any(|chart| chart.series.is_empty()) {

@@ -20,8 +20,9 @@ pub enum Metric {
         /// Loss, accuracies, angle and norm.
         #[serde(flatten)]
         means: BatchMetrics,
-        /// λ.
-        lambda: f64,
+        /// λ, if the loss has a margin. Older logs have it of every loss.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lambda: Option<f64>,
         /// The learning rate.
         learning_rate: f64,
         /// Images per second.
@@ -167,7 +168,7 @@ mod tests {
             angle: 80.0,
             feature_norm: 2.0,
         };
-        assert_eq!((means, lambda), (expected, 3.0));
+        assert_eq!((means, lambda), (expected, Some(3.0)));
     }
 
     #[test]

@@ -42,20 +42,19 @@ impl TensorBoard {
     /// When the file cannot be written.
     pub fn add(&mut self, metric: &Metric) -> Result<(), RunError> {
         match *metric {
-            Metric::Training { step, means, lambda, learning_rate, images_per_second } => self
-                .scalars(
-                    step,
-                    &[
-                        ("loss", means.loss),
-                        ("accuracy", means.accuracy),
-                        ("margin_accuracy", means.margin_accuracy),
-                        ("angle", means.angle),
-                        ("feature_norm", means.feature_norm),
-                        ("lambda", lambda),
-                        ("learning_rate", learning_rate),
-                        ("images_per_second", images_per_second),
-                    ],
-                ),
+            Metric::Training { step, means, lambda, learning_rate, images_per_second } => {
+                let mut values = vec![
+                    ("loss", means.loss),
+                    ("accuracy", means.accuracy),
+                    ("margin_accuracy", means.margin_accuracy),
+                    ("angle", means.angle),
+                    ("feature_norm", means.feature_norm),
+                    ("learning_rate", learning_rate),
+                    ("images_per_second", images_per_second),
+                ];
+                values.extend(lambda.map(|lambda| ("lambda", lambda)));
+                self.scalars(step, &values)
+            }
             Metric::Validation { step, loss, error } => {
                 self.scalars(step, &[("validation/loss", loss), ("validation/error", error)])
             }

@@ -3,7 +3,7 @@
 use crate::evaluate::Evaluation;
 use crate::number_text::{decimals_text, number_text};
 
-/// The hyperparameters of a step that the advice refers to.
+/// The hyperparameters of a step that the log and the advice name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// The learning rate.

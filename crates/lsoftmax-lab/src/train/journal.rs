@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::Event;
-use crate::learner::StepSettings;
+use super::divergence::Settings;
 use crate::objective::BatchMetrics;
 use crate::run::{METRICS, Metric, Metrics, RunDirectory, RunError, TENSORBOARD, TensorBoard};
 
@@ -71,7 +71,7 @@ impl Journal {
     pub fn log_training(
         &mut self,
         step: u64,
-        StepSettings { lambda, rate: learning_rate, .. }: StepSettings,
+        Settings { lambda, rate: learning_rate }: Settings,
         observe: &mut Observer<'_>,
     ) -> Result<(), RunError> {
         let (since, images) = self.timed;

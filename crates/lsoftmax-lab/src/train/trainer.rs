@@ -151,20 +151,20 @@ impl<'a> Trainer<'a> {
                 self.checkpoint(observe)?;
                 return Ok(ControlFlow::Break(()));
             }
-            let taken = self.take_step(&mut batches)?;
+            let settings = self.take_step(&mut batches)?;
             self.seconds = started.1 + started.0.elapsed().as_secs_f64();
             observe(Event::Stepped { step: self.step });
-            if self.after_step(taken, observe)?.is_break() {
+            if self.after_step(settings, observe)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Takes one step with its λ and learning rate.
-    fn take_step(&mut self, batches: &mut Prefetch) -> Result<StepSettings, TrainError> {
-        let taken = self.next_settings();
-        let settings = self.settings(taken);
+    /// Takes one step, and returns its λ and learning rate.
+    fn take_step(&mut self, batches: &mut Prefetch) -> Result<Settings, TrainError> {
+        let next = self.next_settings();
+        let settings = self.settings(next);
         let step = self.step + 1;
         let device = self.compute.device.clone().autodiff();
         let accumulate = self.recipe.accumulate as usize;
@@ -173,7 +173,7 @@ impl<'a> Trainer<'a> {
             LabelledImages::new(batch, &device)
         });
         let differ = self.options.different_kernels && self.options.ranks.size() > 1;
-        let metrics = match self.training.step(batches, taken, &self.compute, differ) {
+        let metrics = match self.training.step(batches, next, &self.compute, differ) {
             Ok(metrics) => metrics,
             Err(StepError::NotFinite(what)) => {
                 return Err(Divergence::NotFinite { step, what, settings }.into());
@@ -192,22 +192,22 @@ impl<'a> Trainer<'a> {
         }
         self.journal.add_step(metrics, (accumulate * self.recipe.batch) as u64);
         check_norm(step, metrics.feature_norm, settings)?;
-        Ok(taken)
+        Ok(settings)
     }
 
     /// Logs, evaluates and writes a checkpoint if due. Breaks if an evaluation was interrupted.
     fn after_step(
         &mut self,
-        taken: StepSettings,
+        settings: Settings,
         observe: &mut Observer<'_>,
     ) -> Result<ControlFlow<()>, TrainError> {
         let log = self.is_due(self.recipe.log_every);
         self.evaluation_due = self.is_due(self.recipe.evaluate_every);
         let pause = log || self.evaluation_due;
         if log {
-            self.journal.log_training(self.step, taken, observe)?;
+            self.journal.log_training(self.step, settings, observe)?;
         }
-        let ended = self.end_step(self.settings(taken), observe)?;
+        let ended = self.end_step(settings, observe)?;
         if pause {
             self.journal.restart_clock();
         }
@@ -263,7 +263,7 @@ impl<'a> Trainer<'a> {
         StepSettings { lambda, rate: self.schedule().at(self.step), step: self.step }
     }
 
-    /// The hyperparameters that the advice on divergence refers to.
+    /// The hyperparameters that the log and the advice on divergence name.
     fn settings(&self, StepSettings { lambda, rate, .. }: StepSettings) -> Settings {
         Settings { rate, lambda: self.recipe.has_margin().then_some(lambda) }
     }
