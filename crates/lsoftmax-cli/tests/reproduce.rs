@@ -54,9 +54,21 @@ fn a_recorded_run_is_in_the_report_and_the_documents_are_checked() {
     let text = printed(at(&["record", "run"]));
     assert_says(&text, &["recorded records/runs/tiny-m2-120-s3"]);
     assert_says(refused(at(&["record", "run"])), &["tiny-m2-120-s3", "already exists"]);
-    printed(at(&["record", "run", "--name", "another"]));
-    assert_says(refused(at(&["record", "run", "--name", "../x"])), &["--name must be a file name"]);
-    assert!(!directory.path().join("records/runs/another/model.safetensors").exists());
+    let again = refused(at(&["record", "run", "--name", "another"]));
+    assert_says(again, &["tiny-m2-120-s3 already records this experiment with seed 3"]);
+    for name in ["../x", ".hidden", "a b", "a|b", ""] {
+        assert_says(
+            refused(at(&["record", "run", "--name", name])),
+            &["--name must be of letters"],
+        );
+    }
+    assert!(!directory.path().join("records/runs/tiny-m2-120-s3/model.safetensors").exists());
+    for option in ["--records", "--documents"] {
+        for more in [&[][..], &["--check"]] {
+            let mistyped = at(&[&["report", option, "typo"], more].concat());
+            assert_says(refused(mistyped), &["no directory typo", option]);
+        }
+    }
 
     let readme = directory.path().join("README.md");
     fs::write(&readme, "<!-- report:table2 -->\n<!-- /report:table2 -->\n").expect("a file");
@@ -65,11 +77,9 @@ fn a_recorded_run_is_in_the_report_and_the_documents_are_checked() {
     assert_eq!(code, Some(1));
     assert_says(&sentence, &["README.md differs from the records", "`lsoftmax report`"]);
     let text = printed(at(&["report"]));
-    assert_says(&text, &["report/index.html: 2 records", "updated ./README.md"]);
-    assert_says(
-        printed(at(&["report", "--check"])),
-        &["tables and figures are those of 2 records"],
-    );
+    assert_says(&text, &["report/index.html: 1 record,", "updated ./README.md"]);
+    assert_says(printed(at(&["report", "--check"])), &["tables and figures are those of 1 record"]);
+    assert_eq!(json(at(&["report", "--check", "--json"])), serde_json::json!({ "records": 1 }));
     let page = fs::read_to_string(directory.path().join("report/index.html")).expect("a page");
     assert_says(&page, &["<svg", "Figure 4"]);
 }

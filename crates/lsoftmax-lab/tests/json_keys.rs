@@ -18,6 +18,7 @@ use lsoftmax_lab::model_file::ModelDescription;
 use lsoftmax_lab::objective::BatchMetrics;
 use lsoftmax_lab::plot::Plotted;
 use lsoftmax_lab::recipe::Keep;
+use lsoftmax_lab::report::{ResultRow, ResultTable, Written};
 use lsoftmax_lab::run::{Environment, Metric, Rollback};
 use lsoftmax_lab::runs::{RunListing, RunSetup, RunState};
 use lsoftmax_lab::test_details::{Plane, TestDetails};
@@ -136,6 +137,18 @@ fn the_keys_of_the_log_are_documented() {
     }
     let found: BTreeSet<String> = lines.iter().flat_map(keys).collect();
     assert_documented(DOCUMENT, "## metrics.jsonl", &found);
+}
+
+#[test]
+fn the_keys_of_a_report_and_of_its_tables_are_documented() {
+    let page = "report/index.html".into();
+    let written = Written { page, figures: 1, documents: vec!["README.md".into()] };
+    check("## report --json", &written);
+    let row = ResultRow { cells: vec!["softmax".into()], runs: vec![(1, "mnist-m1-s1".into())] };
+    let (title, head, notes) = ("Table 2".into(), vec!["seeds".into()], vec!["A note.".into()]);
+    let tables = vec![ResultTable { title, head, rows: vec![row], notes }];
+    let made = serde_json::json!({ "recorded": 1, "tables": tables });
+    check("## reproduce --json", &made);
 }
 
 #[test]

@@ -161,6 +161,99 @@ fn pretend(records: &Path, recipe: &Recipe, id: &str) {
 }
 
 #[test]
+fn a_run_that_was_recorded_since_the_plan_is_not_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = [3, 4].map(|seed| planned(Recipe { seed, ..tiny() }));
+    pretend(&directory.path().join("records"), &tiny(), "by-another-process");
+    let mut started = Vec::new();
+    let (outcome, _) = make(directory.path(), &runs, |_, event| {
+        if let QueueEvent::Started { run, .. } = event {
+            started.push(run.recipe.seed);
+        }
+    });
+    assert_eq!(outcome, QueueOutcome { recorded: 1, failed: 0, interrupted: false });
+    assert_eq!(started, [4]);
+}
+
+#[test]
+fn a_record_of_another_experiment_with_the_name_of_a_run_fails_only_that_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = [3, 4].map(|seed| planned(Recipe { seed, ..tiny() }));
+    let other = Recipe { batch: 8, ..tiny() };
+    pretend(&directory.path().join("records"), &other, &runs[0].id);
+    let mut reasons = Vec::new();
+    let (outcome, _) = make(directory.path(), &runs, |_, event| {
+        if let QueueEvent::Failed { reason, .. } = event {
+            reasons.push(reason.clone());
+        }
+    });
+    assert_eq!(outcome, QueueOutcome { recorded: 1, failed: 1, interrupted: false });
+    assert!(reasons[0].contains("already exists"), "{reasons:?}");
+    assert!(!directory.path().join("runs").join(&runs[0].id).exists(), "it was not trained");
+}
+
+#[test]
+fn a_verification_on_damaged_data_fails_only_its_own_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    fs::create_dir_all(data.join("lfw-aligned")).unwrap();
+    fs::create_dir_all(data.join("lfw")).unwrap();
+    fs::write(data.join("lfw/pairs.txt"), "these are no pairs").unwrap();
+    let faces = PlannedRun { lfw: true, ..planned(tiny()) };
+    let runs = [faces, planned(Recipe { seed: 4, ..tiny() })];
+    let mut reasons = Vec::new();
+    let (outcome, _) = make(directory.path(), &runs, |_, event| {
+        if let QueueEvent::Failed { reason, .. } = event {
+            reasons.push(reason.clone());
+        }
+    });
+    assert_eq!(outcome, QueueOutcome { recorded: 1, failed: 1, interrupted: false });
+    assert!(reasons[0].contains("pairs.txt"), "{reasons:?}");
+}
+
+#[test]
+fn a_seed_of_an_experiment_is_recorded_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (runs, place) = ([planned(tiny())], directory.path().join("records"));
+    let (_, mut records) = make(directory.path(), &runs, |_, _| {});
+    let run = directory.path().join("runs").join(&runs[0].id);
+    let error = records.add(&run, "again").unwrap_err();
+    assert!(error.is_bad_input() && error.to_string().contains("with seed 3; remove"), "{error}");
+    assert_eq!(records.all().len(), 1);
+    pretend(&place, &Recipe { name: "other".into(), ..tiny() }, "copied");
+    let error = Records::read(&place).unwrap_err();
+    assert!(error.is_bad_input() && error.to_string().contains("copied"), "{error}");
+}
+
+#[test]
+fn what_a_killed_attempt_left_is_not_part_of_a_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let (runs, place) = ([planned(tiny())], directory.path().join("records"));
+    let left = place.join("runs").join(format!(".unfinished-{}", runs[0].id));
+    fs::create_dir_all(&left).unwrap();
+    fs::write(left.join("lfw.json"), "{").unwrap();
+    let (outcome, records) = make(directory.path(), &runs, |_, _| {});
+    assert_eq!((outcome.recorded, left.exists()), (1, false));
+    assert!(!records.path_of(&runs[0].id).join("lfw.json").exists());
+}
+
+#[test]
+fn a_run_has_the_same_name_whichever_experiment_asks_for_it() {
+    let none = Records::read(Path::new("/nonexistent")).unwrap();
+    let planned = |experiments: &[&Experiment], scale| {
+        plan(experiments, scale, 1, &none, Path::new("/nonexistent"))
+    };
+    for scale in [None, Some(1.0 / 18.0)] {
+        let all = planned(&Experiment::ALL.iter().collect::<Vec<_>>(), scale);
+        for run in Experiment::ALL.iter().flat_map(|experiment| planned(&[experiment], scale)) {
+            let same = |other: &&PlannedRun| other.recipe.is_same_experiment(&run.recipe);
+            assert_eq!(all.iter().find(same).map(|other| &other.id), Some(&run.id));
+            assert_eq!(Experiment::id_of(&run.recipe), run.id);
+        }
+    }
+}
+
+#[test]
 fn a_plan_has_rows_without_records_first_then_more_seeds_then_what_is_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let (records, runs) = (directory.path().join("records"), directory.path().join("runs"));

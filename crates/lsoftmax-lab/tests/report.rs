@@ -247,11 +247,61 @@ fn a_diverged_run_is_counted_in_its_row() {
     let root = tempfile::tempdir().unwrap();
     record(root.path(), 4.0, 1, &wrong(40));
     record(root.path(), 4.0, 2, &wrong(40));
-    let second = root.path().join("records/runs/mnist-m4-3000-s2");
-    fs::remove_file(second.join("summary.json")).unwrap();
-    fs::write(second.join("diverged.json"), r#"{"step": 77, "reason": "NaN"}"#).unwrap();
+    diverge(root.path(), "mnist-m4-3000-s2");
     let table = table2(root.path());
     assert_eq!(table.rows[0].cells[3], "0.40, 1 of 2 diverged");
+}
+
+/// Puts the result of a record that diverged in the place of another.
+fn diverge(root: &Path, id: &str) {
+    let path = root.join("records/runs").join(id);
+    fs::remove_file(path.join("summary.json")).unwrap();
+    fs::write(path.join("diverged.json"), r#"{"step": 77, "reason": "NaN"}"#).unwrap();
+}
+
+#[test]
+fn a_pair_of_which_one_run_diverged_does_not_count_in_a_comparison() {
+    let root = tempfile::tempdir().unwrap();
+    for (seed, softmax, margin) in [(1, 60, 40), (2, 60, 45)] {
+        record(root.path(), 1.0, seed, &wrong(softmax));
+        record(root.path(), 4.0, seed, &wrong(margin));
+    }
+    diverge(root.path(), "mnist-m4-3000-s2");
+    // 20 of 20 images that only one of the two got wrong.
+    let expected = "0.40, 1 of 2 diverged | 0.31 | +0.09 | −0.20 | < 0.001 (M)";
+    assert_eq!(table2(root.path()).rows[1].cells[3..].join(" | "), expected);
+}
+
+#[test]
+fn a_run_that_was_not_as_its_recipe_says_is_in_no_table() {
+    let root = tempfile::tempdir().unwrap();
+    record(root.path(), 1.0, 1, &wrong(60));
+    record(root.path(), 4.0, 1, &wrong(40));
+    let summary = root.path().join("records/runs/mnist-m4-3000-s1/summary.json");
+    let original = fs::read_to_string(&summary).unwrap();
+    for change in [("rollbacks", serde_json::json!(1)), ("extended_from", serde_json::json!([9]))] {
+        let mut text: serde_json::Value = serde_json::from_str(&original).unwrap();
+        text[change.0] = change.1;
+        fs::write(&summary, text.to_string()).unwrap();
+        assert_eq!(table2(root.path()).rows.len(), 1, "{}", change.0);
+    }
+    fs::write(&summary, original).unwrap();
+    assert_eq!(table2(root.path()).rows.len(), 2);
+}
+
+#[test]
+fn the_figure_of_gains_says_what_diverged() {
+    let root = tempfile::tempdir().unwrap();
+    let cifar10 = Recipe::built_in("cifar10").unwrap().scaled(3000);
+    for margin in [1.0, 4.0] {
+        record(root.path(), margin, 1, &wrong(50));
+        record_of(root.path(), cifar10.clone(), margin, 1, &wrong(1400));
+    }
+    diverge(root.path(), "mnist-m4-3000-s1");
+    let records = Records::read(&root.path().join("records")).unwrap();
+    let written = report::write(&records, root.path(), &root.path().join("report")).unwrap();
+    let page = fs::read_to_string(written.page).unwrap();
+    assert!(page.contains("Every run with m = 4 diverged: MNIST, 3,000 steps."));
 }
 
 #[test]

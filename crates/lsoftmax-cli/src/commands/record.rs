@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lsoftmax_lab::recipe::Recipe;
-use lsoftmax_lab::records::{Record, Records};
+use lsoftmax_lab::records::Records;
 use lsoftmax_lab::reproduce::Experiment;
 use lsoftmax_lab::run::RECIPE;
 
@@ -38,14 +38,16 @@ impl RecordCommand {
         if self.name.is_some() && self.runs.len() > 1 {
             return Err(Failure::bad_input("--name is for one run; leave it out, or give one run"));
         }
-        if let Some(name) = self.name.as_ref().filter(|name| !is_file_name(name)) {
-            return Err(Failure::bad_input(format!("--name must be a file name, but is {name:?}")));
+        if let Some(name) = self.name.as_ref().filter(|name| !is_record_name(name)) {
+            return Err(Failure::bad_input(format!(
+                "--name must be of letters, digits, `-`, `_` and `.`, and not begin with `.`, but is {name:?}"
+            )));
         }
         let mut records = Records::read(&self.records.records)?;
         let mut added = Vec::new();
         for run in &self.runs {
             let recipe = Recipe::from_file(&run.join(RECIPE))?;
-            let id = self.name.clone().unwrap_or_else(|| default_id(&recipe));
+            let id = self.name.clone().unwrap_or_else(|| Experiment::id_of(&recipe));
             records.add(run, &id)?;
             added.push(records.path_of(&id));
         }
@@ -56,15 +58,8 @@ impl RecordCommand {
     }
 }
 
-/// The name under which an experiment looks for such a run, or one made of recipe, margin, steps and seed.
-fn default_id(recipe: &Recipe) -> String {
-    let rows = Experiment::ALL.iter().flat_map(Experiment::rows);
-    let row = rows.into_iter().find(|row| row.matches(recipe));
-    row.map_or_else(|| Record::id_of(recipe, ""), |row| row.id(recipe))
-}
-
-fn is_file_name(name: &str) -> bool {
-    !["", ".", ".."].contains(&name)
-        && !name.contains(['/', '\\'])
-        && !name.contains(char::is_control)
+/// Whether it can be the name of a directory and part of a link, and is not hidden.
+fn is_record_name(name: &str) -> bool {
+    let known = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(known)
 }

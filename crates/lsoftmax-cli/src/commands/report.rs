@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lsoftmax_lab::records::Records;
 use lsoftmax_lab::report::{self, Outdated, Written};
+use serde::Serialize;
 
 use crate::argument_groups::{OutputArguments, RecordsArgument};
 use crate::failure::Failure;
@@ -40,16 +41,33 @@ pub struct ReportCommand {
     output: OutputArguments,
 }
 
+/// The result of a check that found no difference, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Checked {
+    /// The number of records.
+    records: usize,
+}
+
 impl ReportCommand {
     pub fn run(self) -> Result<String, Failure> {
+        for (option, path) in
+            [("--records", &self.records.records), ("--documents", &self.documents)]
+        {
+            if !path.is_dir() {
+                return Err(Failure::bad_input(format!(
+                    "there is no directory {}; name another with {option}",
+                    path.display()
+                )));
+            }
+        }
         let records = Records::read(&self.records.records)?;
         if self.check {
             let outdated = report::outdated(&self.documents, &records)?;
             let Some(first) = outdated.first() else {
-                return Ok(format!(
-                    "tables and figures are those of {} records",
-                    records.all().len()
-                ));
+                let checked = Checked { records: records.all().len() };
+                return self.output.render(&checked, |checked| {
+                    format!("tables and figures are those of {}", count_text(checked.records))
+                });
             };
             for Outdated { path, difference, .. } in &outdated {
                 tell(&format!("{}\n{difference}", path.display()));
@@ -62,12 +80,17 @@ impl ReportCommand {
         let written = report::write(&records, &self.documents, &self.out)?;
         self.output.render(&written, |Written { page, figures, documents }| {
             let mut lines = vec![format!(
-                "{}: {} records, {figures} figures",
+                "{}: {}, {figures} figures",
                 page.display(),
-                records.all().len()
+                count_text(records.all().len())
             )];
             lines.extend(documents.iter().map(|path| format!("updated {}", path.display())));
             lines.join("\n")
         })
     }
+}
+
+/// A number of records in words.
+fn count_text(records: usize) -> String {
+    if records == 1 { "1 record".into() } else { format!("{records} records") }
 }

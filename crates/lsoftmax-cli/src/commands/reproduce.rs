@@ -80,6 +80,15 @@ struct PlanLine<'a> {
     seconds: f64,
 }
 
+/// What a queue that came to its end made, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Made {
+    /// The number of runs that were recorded.
+    recorded: usize,
+    /// The tables of all records.
+    tables: Vec<report::ResultTable>,
+}
+
 impl ReproduceCommand {
     pub fn run(self) -> Result<String, Failure> {
         let chosen: Vec<&Experiment> = Experiment::ALL
@@ -216,7 +225,9 @@ impl ReproduceCommand {
                 runs(failed)
             )));
         }
-        Ok(format!("{text}\n{made}; next: `lsoftmax report`"))
+        self.output.render(&Made { recorded, tables }, |_| {
+            format!("{text}\n{made}; next: `lsoftmax report`")
+        })
     }
 }
 

@@ -7,9 +7,6 @@ use lsoftmax::Margin;
 use super::{Keep, Lambda, LearningRate, OnDivergence, Recipe};
 use crate::head::HeadSettings;
 
-/// The number of steps at which two λ schedules are compared.
-const COMPARED: u64 = 64;
-
 impl Recipe {
     /// Whether both describe the same experiment: the same but for the seed, the name and what is merely
     /// observed. λ is compared by its values, and not at all without a margin.
@@ -52,8 +49,7 @@ fn same_lambda(one: &Lambda, other: &Lambda, steps: u64) -> bool {
         (Lambda::Schedule(one), Lambda::Schedule(other)) => (one, other),
         _ => return false,
     };
-    (0..=COMPARED).all(|part| {
-        let step = (u128::from(steps) * u128::from(part) / u128::from(COMPARED)) as u64;
+    (0..steps).all(|step| {
         let (one, other) = (one.at(step), other.at(step));
         (one - other).abs() <= 1e-9 * one.max(other)
     })
@@ -61,6 +57,8 @@ fn same_lambda(one: &Lambda, other: &Lambda, steps: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lsoftmax::{LambdaSchedule, Stage};
+
     use super::*;
 
     fn mnist() -> Recipe {
@@ -106,6 +104,17 @@ mod tests {
             change(&mut other);
             assert!(!mnist().is_same_experiment(&other), "change {index}");
         }
+    }
+
+    #[test]
+    fn lambda_matters_at_every_step() {
+        let staged = |from| {
+            let stages = [(0, 20.0), (from, 2.0)].map(|(from, value)| Stage { from, value });
+            let schedule = LambdaSchedule::staged(stages.to_vec()).unwrap();
+            Recipe { lambda: Lambda::Schedule(schedule), ..mnist() }
+        };
+        assert!(staged(12_000).is_same_experiment(&staged(12_000)));
+        assert!(!staged(12_000).is_same_experiment(&staged(12_001)));
     }
 
     #[test]

@@ -89,6 +89,26 @@ pub enum RecordError {
         /// The record.
         path: PathBuf,
     },
+    /// A run of the same experiment with the same seed is recorded: a seed would count twice.
+    #[error(
+        "{} already records this experiment with seed {seed}; remove it to record the run instead", path.display()
+    )]
+    Recorded {
+        /// The record.
+        path: PathBuf,
+        /// Its seed.
+        seed: u64,
+    },
+    /// Two records are of the same experiment and seed.
+    #[error(
+        "{} and {} record the same experiment with seed {seed}; remove one of them", paths[0].display(), paths[1].display()
+    )]
+    Twice {
+        /// The records.
+        paths: Box<[PathBuf; 2]>,
+        /// Their seed.
+        seed: u64,
+    },
 }
 
 impl RecordError {
@@ -96,7 +116,11 @@ impl RecordError {
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Run(error) => error.is_bad_input(),
-            Self::Recipe(_) | Self::Unfinished { .. } | Self::Exists { .. } => true,
+            Self::Recipe(_)
+            | Self::Unfinished { .. }
+            | Self::Exists { .. }
+            | Self::Recorded { .. }
+            | Self::Twice { .. } => true,
         }
     }
 }
@@ -136,6 +160,26 @@ impl Record {
             RecordedResult::Done { summary, .. } => Some(summary),
             RecordedResult::Diverged(_) => None,
         }
+    }
+
+    /// Whether the run was the one that its recipe describes: it never returned to a checkpoint with a larger λ, and was not extended,
+    /// which stretches schedules or uses the test images again.
+    pub fn follows_recipe(&self) -> bool {
+        self.summary()
+            .is_none_or(|summary| summary.rollbacks == 0 && summary.extended_from.is_empty())
+    }
+
+    /// Whether it is a run of this experiment; see [`Recipe::is_same_experiment`].
+    pub fn is_of(&self, recipe: &Recipe) -> bool {
+        self.follows_recipe() && self.recipe.is_same_experiment(recipe)
+    }
+
+    /// Whether both are the same run: of one experiment, with the same seed.
+    fn repeats(&self, other: &Self) -> bool {
+        let seed_and_steps = |record: &Self| (record.recipe.seed, record.recipe.steps);
+        seed_and_steps(self) == seed_and_steps(other)
+            && self.follows_recipe()
+            && other.is_of(&self.recipe)
     }
 
     /// What the test images look like to the model, if that was recorded.
@@ -220,7 +264,7 @@ impl Records {
     /// Reads the records in `directory`, which may not exist yet.
     ///
     /// # Errors
-    /// When a record is invalid.
+    /// When a record is invalid, or two are of the same experiment and seed.
     pub fn read(directory: &Path) -> Result<Self, RecordError> {
         let runs = directory.join(RUNS);
         let mut all = Vec::new();
@@ -237,7 +281,26 @@ impl Records {
             }
         }
         all.sort_by(|a, b| a.id.cmp(&b.id));
-        Ok(Self { directory: directory.to_owned(), all })
+        let records = Self { directory: directory.to_owned(), all };
+        for (index, record) in records.all.iter().enumerate() {
+            if let Some(other) = records.all[..index].iter().find(|other| other.repeats(record)) {
+                let paths = [other, record].map(|record| records.path_of(&record.id));
+                return Err(RecordError::Twice {
+                    paths: Box::new(paths),
+                    seed: record.recipe.seed,
+                });
+            }
+        }
+        Ok(records)
+    }
+
+    /// Reads them again: another process may have added some.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn refresh(&mut self) -> Result<(), RecordError> {
+        *self = Self::read(&self.directory)?;
+        Ok(())
     }
 
     /// The records, ordered by id.
@@ -252,8 +315,7 @@ impl Records {
 
     /// The records of the same experiment with any seed, ordered by seed.
     pub fn of(&self, recipe: &Recipe) -> Vec<&Record> {
-        let same = |record: &&Record| record.recipe.is_same_experiment(recipe);
-        let mut found: Vec<_> = self.all.iter().filter(same).collect();
+        let mut found: Vec<_> = self.all.iter().filter(|record| record.is_of(recipe)).collect();
         found.sort_by_key(|record| record.recipe.seed);
         found
     }
@@ -261,7 +323,7 @@ impl Records {
     /// Adds the finished run in a directory, with its log thinned.
     ///
     /// # Errors
-    /// When the run has not finished, a record of that name exists, or it cannot be written.
+    /// When the run has not finished, a record of that name, or of the same experiment and seed, exists, or it cannot be written.
     pub fn add(&mut self, run: &Path, id: &str) -> Result<&Record, RecordError> {
         self.insert(Record { id: id.to_owned(), ..Record::read(run)? })
     }
@@ -269,7 +331,7 @@ impl Records {
     /// Adds a run that diverged.
     ///
     /// # Errors
-    /// When a record of that name exists, or it cannot be written.
+    /// When a record of that name, or of the same experiment and seed, exists, or it cannot be written.
     pub fn add_diverged(
         &mut self,
         run: &Path,
@@ -298,7 +360,18 @@ impl Records {
         if path.exists() {
             return Err(RecordError::Exists { path });
         }
+        if let Some(same) = self.all.iter().find(|other| other.repeats(&record)) {
+            let (path, seed) = (self.path_of(&same.id), record.recipe.seed);
+            return Err(RecordError::Recorded { path, seed });
+        }
         let unfinished = self.path_of(&format!("{UNFINISHED}{}", record.id));
+        // Of an attempt that was killed.
+        match fs::remove_dir_all(&unfinished) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(RunError::io(&unfinished, "removed")(error).into());
+            }
+            _ => {}
+        }
         fs::create_dir_all(&unfinished).map_err(RunError::io(&unfinished, "created"))?;
         record.write(&unfinished)?;
         fs::rename(&unfinished, &path).map_err(RunError::io(&path, "written"))?;

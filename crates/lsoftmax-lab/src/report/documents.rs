@@ -7,6 +7,7 @@
 //! ```
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::pictures::NamedPicture;
@@ -36,9 +37,19 @@ pub(super) fn outdated(
     pictures: &[NamedPicture],
 ) -> Result<Vec<Outdated>, ReportError> {
     let mut documents = vec![root.join("README.md"), root.join("records/README.md")];
-    for entry in fs::read_dir(root.join("docs")).into_iter().flatten().flatten() {
-        if entry.path().extension().is_some_and(|extension| extension == "md") {
-            documents.push(entry.path());
+    let docs = root.join("docs");
+    let unreadable = |source: io::Error| ReportError::Document {
+        path: docs.clone(),
+        reason: source.to_string(),
+    };
+    let entries = match fs::read_dir(&docs) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        entries => Some(entries.map_err(unreadable)?),
+    };
+    for entry in entries.into_iter().flatten() {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            documents.push(path);
         }
     }
     documents.sort();
@@ -93,11 +104,11 @@ fn with_tables(old: &str, to_runs: &str, records: &Records) -> Result<String, St
             .ok_or_else(|| format!("the marker `report:{name}` names no table or figure"))?;
         let closing = format!("<!-- /report:{name} -->");
         let end =
-            find_at_line_start(rest, &closing).ok_or_else(|| format!("`{closing}` is missing"))?;
+            find_at_line_start(after, &closing).ok_or_else(|| format!("`{closing}` is missing"))?;
         let table = tables::table(experiment, records).to_markdown(to_runs);
         text.push_str(&rest[..start]);
         text.push_str(&format!("<!-- report:{name} -->\n{table}{closing}"));
-        rest = &rest[end + closing.len()..];
+        rest = &after[end + closing.len()..];
     }
     text.push_str(rest);
     Ok(text)
@@ -128,6 +139,14 @@ mod tests {
         assert!(new.starts_with("# Title\n<!-- report:table2 -->\n|"), "{new}");
         assert!(new.ends_with("<!-- /report:table2 -->\nend\n"), "{new}");
         assert!(!new.contains("old"), "{new}");
+        assert_eq!(with_tables(&new, "records/runs", &no_records()).unwrap(), new);
+    }
+
+    #[test]
+    fn a_closing_marker_before_the_opening_one_is_text() {
+        let old = "<!-- /report:table2 -->\n<!-- report:table2 -->\n<!-- /report:table2 -->\n";
+        let new = with_tables(old, "records/runs", &no_records()).unwrap();
+        assert_eq!(new.matches("<!-- report:table2 -->").count(), 1, "{new}");
         assert_eq!(with_tables(&new, "records/runs", &no_records()).unwrap(), new);
     }
 

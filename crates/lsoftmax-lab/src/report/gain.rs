@@ -23,7 +23,7 @@ The last column is softmax's accuracy on its last training batches.";
 pub(super) fn gain(records: &Records) -> Result<Option<Drawn>, FigureError> {
     let mut sets: Vec<String> = Vec::new();
     let mut seen: Vec<Vec<String>> = Vec::new();
-    let mut compared = Vec::new();
+    let (mut compared, mut diverged) = (Vec::new(), Vec::new());
     for table in TABLES {
         let rows = Experiment::named(table).expect("the figure's tables are experiments").rows();
         let all = by_row(&rows, records);
@@ -41,6 +41,9 @@ pub(super) fn gain(records: &Records) -> Result<Option<Drawn>, FigureError> {
                 sets.push(set);
                 sets.len() - 1
             });
+            if !pairs.is_empty() && pairs.iter().all(|(record, _)| record.summary().is_none()) {
+                diverged.push(label(entry));
+            }
             compared.extend(forest_row(label(entry), colour, &pairs));
         }
     }
@@ -55,7 +58,11 @@ pub(super) fn gain(records: &Records) -> Result<Option<Drawn>, FigureError> {
         &["softmax, %", "m = 4, %", "softmax fits, %"],
         &compared,
     )?;
-    Ok(Some(("gain".into(), CAPTION.into(), picture)))
+    let caption = match diverged[..] {
+        [] => CAPTION.to_owned(),
+        _ => format!("{CAPTION} Every run with m = 4 diverged: {}.", diverged.join("; ")),
+    };
+    Ok(Some(("gain".into(), caption, picture)))
 }
 
 /// Runs with m = 4, each with that of softmax; nothing if none of the pairs can be compared.

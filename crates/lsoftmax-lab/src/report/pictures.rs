@@ -238,7 +238,10 @@ fn schedules(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, F
     Ok(drawn)
 }
 
-/// Figures 6 and 7: errors by iteration, of the training images and of the test images.
+/// The part of a run, at its end, whose errors have charts of their own: it begins soon after the first drop of the paper's learning rate.
+const LATE: f64 = 0.7;
+
+/// Figures 6 and 7: errors by iteration, of the training images and of the test images; below, their ends, where the curves are close.
 fn curves(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, FigureError> {
     let rows = experiment.rows();
     let found = comparable(&rows, records);
@@ -250,22 +253,31 @@ fn curves(experiment: &Experiment, records: &Records) -> Result<Vec<Drawn>, Figu
         Metric::Test { step, error, .. } => Some((*step, *error)),
         _ => None,
     };
-    let chart = |title: &str, point: &dyn Fn(&Metric) -> Option<(u64, f64)>| Chart {
+    let chart = |title: &str, point: &dyn Fn(&Metric) -> Option<(u64, f64)>, from: f64| Chart {
         title: title.into(),
         x_title: "iteration".into(),
         y_title: "error, %".into(),
         scale: Scale::Linear,
         series: found
             .iter()
-            .map(|(row, record)| Series::by_step(row.label(), record.log.iter().filter_map(point)))
+            .map(|(row, record)| {
+                let first = from * record.recipe.steps as f64;
+                let points = record.log.iter().filter_map(point);
+                Series::by_step(row.label(), points.filter(|(step, _)| *step as f64 >= first))
+            })
             .filter(|series| !series.points.is_empty())
             .collect(),
         ..Chart::default()
     };
-    let charts: Vec<Chart> = [chart("Training error", &training), chart("Test error", &test)]
-        .into_iter()
-        .filter(|chart| !chart.series.is_empty())
-        .collect();
+    let charts: Vec<Chart> = [
+        chart("Training error", &training, 0.0),
+        chart("Test error", &test, 0.0),
+        chart("Training error at the end", &training, LATE),
+        chart("Test error at the end", &test, LATE),
+    ]
+    .into_iter()
+    .filter(|chart| !chart.series.is_empty())
+    .collect();
     if charts.is_empty() {
         return Ok(Vec::new());
     }

@@ -1,7 +1,9 @@
 //! A table of results, as text or Markdown.
 
+use serde::Serialize;
+
 /// A table of results.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ResultTable {
     /// The heading.
     pub title: String,
@@ -14,7 +16,7 @@ pub struct ResultTable {
 }
 
 /// A row of a table, and the records behind it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ResultRow {
     /// One text per column.
     pub cells: Vec<String>,

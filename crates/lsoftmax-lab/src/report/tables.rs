@@ -45,8 +45,7 @@ pub(super) fn by_row<'a>(rows: &'a [Row], records: &'a Records) -> Vec<RowRecord
     let mut found = Vec::new();
     for group in rows.chunk_by(|a, b| a.group == b.group) {
         let matching = |row: &Row| -> Vec<&Record> {
-            let matches = |record: &&Record| row.matches(&record.recipe);
-            let mut found: Vec<_> = records.all().iter().filter(matches).collect();
+            let mut found: Vec<_> = records.all().iter().filter(|record| row.has(record)).collect();
             found.sort_by_key(|record| record.recipe.seed);
             found
         };
@@ -103,7 +102,9 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
     for entry in all.iter().filter(|entry| !entry.records.is_empty()) {
         let RowRecords { row, steps, records } = entry;
         let mut cells = entry.first_cells(&rows);
-        if columns == Columns::Paper {
+        if let Some(measures) = columns.measures() {
+            cells.extend(measures.map(|measure| entry.cell(measure)));
+        } else {
             let test = entry.sample(Record::test_error);
             let paper = row.paper.map_or("–".into(), |paper| format!("{:.2}", paper.test_error));
             let difference = test.zip(row.paper).map(|(test, paper)| test.mean - paper.test_error);
@@ -112,8 +113,6 @@ pub fn table(experiment: &Experiment, records: &Records) -> ResultTable {
                 rows.push(format!("{} at {} steps", cells[0], grouped(*steps)));
             }
             cells.extend([error_text(test, records), paper, signed(difference)]);
-        } else {
-            cells.extend(columns.measures().map(|measure| entry.cell(measure)));
         }
         let compared = softmax_of(&all, entry)
             .and_then(|softmax| Comparison::of(records, &softmax.records, columns));
@@ -186,14 +185,18 @@ impl Columns {
         }
     }
 
-    fn measures(self) -> [fn(&Record) -> Option<f64>; 3] {
+    /// The measures in the columns, if these are all that they show.
+    fn measures(self) -> Option<[fn(&Record) -> Option<f64>; 3]> {
         match self {
-            Self::Paper | Self::HeldOut => {
-                [Record::validation_error, Record::test_error, Record::training_accuracy]
+            Self::Paper => None,
+            Self::HeldOut => {
+                Some([Record::validation_error, Record::test_error, Record::training_accuracy])
             }
-            Self::Angles => {
-                [Record::test_error, Record::angle_to_own_class, Record::angle_between_classes]
-            }
+            Self::Angles => Some([
+                Record::test_error,
+                Record::angle_to_own_class,
+                Record::angle_between_classes,
+            ]),
         }
     }
 
@@ -241,12 +244,14 @@ pub(super) struct Comparison {
 impl Comparison {
     fn of(records: &[&Record], softmax: &[&Record], columns: Columns) -> Option<Self> {
         let measure = columns.compared();
-        let pairs: Vec<(&Record, &Record)> = common_seeds(records, softmax).collect();
+        let measured = |(a, b): &(&Record, &Record)| measure(a).is_some() && measure(b).is_some();
+        let pairs: Vec<(&Record, &Record)> =
+            common_seeds(records, softmax).filter(measured).collect();
         let differences: Vec<f64> =
             pairs.iter().filter_map(|(a, b)| Some(measure(a)? - measure(b)?)).collect();
         let difference = Sample::of(&differences)?.mean;
-        let p = match (&differences[..], &pairs[..]) {
-            ([_], [(record, softmax)]) => columns.test_of_one_seed(record, softmax),
+        let p = match pairs[..] {
+            [(record, softmax)] => columns.test_of_one_seed(record, softmax),
             _ => paired_t_test(&differences).map(|p| (p, 't')),
         };
         Some(Self { difference, p })

@@ -2,6 +2,7 @@
 
 use super::{Row, conditions, faces, heads, lambda};
 use crate::recipe::{Expected, Recipe};
+use crate::records::Record;
 
 /// A table or figure of the paper, or a study of this project.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +104,17 @@ impl Experiment {
     /// Its rows; none if it needs no training.
     pub fn rows(&self) -> Vec<Row> {
         (self.rows)()
+    }
+
+    /// The rows of all experiments. The first that a run belongs to names it, whichever experiment asks for it.
+    pub(super) fn all_rows() -> Vec<Row> {
+        Self::ALL.iter().flat_map(Self::rows).collect()
+    }
+
+    /// The name of the record of a run with this recipe: by its row, or made of recipe, head, steps and seed.
+    pub fn id_of(recipe: &Recipe) -> String {
+        let row = Self::all_rows().into_iter().find(|row| row.matches(recipe));
+        row.map_or_else(|| Record::id_of(recipe, ""), |row| row.id(recipe))
     }
 }
 

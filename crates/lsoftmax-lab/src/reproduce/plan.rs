@@ -57,14 +57,16 @@ pub fn plan(
             }
         }
     }
+    let known = Experiment::all_rows();
     let mut planned = Vec::new();
     for (position, (row, recipe)) in rows.into_iter().enumerate() {
         let recorded: Vec<u64> =
             records.of(&recipe).iter().map(|record| record.recipe.seed).collect();
+        let named_by = known.iter().find(|known| known.matches(&recipe)).unwrap_or(&row);
         let mut evidence = recorded.len();
         for seed in 1..=seeds {
             let recipe = Recipe { seed, ..recipe.clone() };
-            let id = row.id(&recipe);
+            let id = named_by.id(&recipe);
             let progress = if recorded.contains(&seed) {
                 Progress::Recorded
             } else if runs.join(&id).join(RECIPE).is_file() {

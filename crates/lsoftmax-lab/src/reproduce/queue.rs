@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::{PlannedRun, Progress};
 use crate::faces::{FaceError, LfwData, LfwResult};
 use crate::recipe::Recipe;
-use crate::records::{Diverged, LFW, RecordError, Records};
+use crate::records::{Diverged, LFW, Record, RecordError, Records};
 use crate::run::{RECIPE, write_atomic};
 use crate::train::{Event, Options, RunOutcome, TrainError, resume, start};
 
@@ -82,8 +82,8 @@ impl ReproduceError {
 /// Makes the runs of a plan that have no record, each in its directory in `runs`, until `deadline`.
 ///
 /// # Errors
-/// When a record cannot be written or the machine fails. A run that cannot be made because of its data
-/// or recipe is reported as an event, and the queue continues.
+/// When the records are invalid or cannot be written, or the machine fails. A run that cannot be made or recorded because of
+/// its data, its recipe or another record is reported as an event, and the queue continues.
 pub fn run(
     plan: &[PlannedRun],
     records: &mut Records,
@@ -101,56 +101,85 @@ pub fn run(
             outcome.interrupted = true;
             break;
         }
-        let lfw = run.lfw.then(|| LfwData::new(&options.data));
-        if let Some(reason) = lfw.as_ref().and_then(LfwData::missing) {
+        // Another process may have made the run since the plan.
+        records.refresh()?;
+        if records.of(&run.recipe).iter().any(|record| record.recipe.seed == run.recipe.seed) {
+            continue;
+        }
+        if let Some(reason) = obstacle(run, records, options) {
             outcome.failed += 1;
             observe(QueueEvent::Failed { run, reason });
             continue;
         }
         observe(QueueEvent::Started { number: index + 1, runs: missing.len(), run });
-        let directory = runs.join(&run.id);
-        let mut step = 0;
-        let ended = train(run, &directory, options, &mut |event| {
-            if let Event::Stepped { step: done } = event {
-                step = done;
-                if late() {
-                    options.stop.store(true, Ordering::Relaxed);
-                }
+        let made = make(run, records, &runs.join(&run.id), options, &mut |event| {
+            if matches!(event, Event::Stepped { .. }) && late() {
+                options.stop.store(true, Ordering::Relaxed);
             }
             observe(QueueEvent::Training(event));
         });
-        match ended {
-            Ok(RunOutcome::Interrupted { .. }) => {
-                outcome.interrupted = true;
-                break;
-            }
-            Ok(RunOutcome::Done(_)) => {
-                if let Some(lfw) = lfw {
-                    let result = lfw.verify(&directory, &options.device)?;
-                    let text =
-                        serde_json::to_string_pretty(&result).expect("plain values become JSON");
-                    let path = directory.join(LFW);
-                    write_atomic(&path, &[text.as_bytes()]).map_err(RecordError::from)?;
-                }
-                let record = records.add(&directory, &run.id)?;
+        match made {
+            Ok(Some(record)) => {
                 outcome.recorded += 1;
                 let (test_error, lfw) = (record.test_error(), record.lfw.as_deref());
                 observe(QueueEvent::Recorded { run, test_error, lfw });
             }
-            Err(error @ (TrainError::Divergence(_) | TrainError::RollbacksExhausted { .. })) => {
-                let diverged = Diverged { step, reason: error.to_string() };
-                records.add_diverged(&directory, &run.id, diverged)?;
-                outcome.recorded += 1;
-                observe(QueueEvent::Recorded { run, test_error: None, lfw: None });
+            Ok(None) => {
+                outcome.interrupted = true;
+                break;
             }
             Err(error) if error.is_bad_input() => {
                 outcome.failed += 1;
                 observe(QueueEvent::Failed { run, reason: error.to_string() });
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
     Ok(outcome)
+}
+
+/// Why a run is not even started, if so.
+fn obstacle(run: &PlannedRun, records: &Records, options: &Options) -> Option<String> {
+    let path = records.path_of(&run.id);
+    if path.exists() {
+        return Some(RecordError::Exists { path }.to_string());
+    }
+    run.lfw.then(|| LfwData::new(&options.data)).as_ref().and_then(LfwData::missing)
+}
+
+/// Trains a run to its end and records it; `None` if it was interrupted.
+fn make<'a>(
+    run: &PlannedRun,
+    records: &'a mut Records,
+    directory: &Path,
+    options: &Options,
+    observe: &mut dyn FnMut(Event<'_>),
+) -> Result<Option<&'a Record>, ReproduceError> {
+    let mut done = 0;
+    let ended = train(run, directory, options, &mut |event| {
+        if let Event::Started { step, .. } | Event::Stepped { step } = event {
+            done = step;
+        }
+        observe(event);
+    });
+    let record = match ended {
+        Ok(RunOutcome::Interrupted { .. }) => return Ok(None),
+        Ok(RunOutcome::Done(_)) => {
+            if run.lfw {
+                let result = LfwData::new(&options.data).verify(directory, &options.device)?;
+                let text = serde_json::to_string_pretty(&result).expect("plain values become JSON");
+                write_atomic(&directory.join(LFW), &[text.as_bytes()])
+                    .map_err(RecordError::from)?;
+            }
+            records.add(directory, &run.id)?
+        }
+        Err(error @ (TrainError::Divergence(_) | TrainError::RollbacksExhausted { .. })) => {
+            let diverged = Diverged { step: done, reason: error.to_string() };
+            records.add_diverged(directory, &run.id, diverged)?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some(record))
 }
 
 /// Starts a run, or resumes it if it was interrupted.

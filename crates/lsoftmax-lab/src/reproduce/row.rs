@@ -4,6 +4,7 @@ use lsoftmax::Margin;
 
 use crate::head::{HeadKind, HeadSettings};
 use crate::recipe::{Expected, Lambda, Recipe};
+use crate::records::Record;
 
 /// A kind of run: one line of a table, one curve or panel of a figure.
 #[derive(Clone, Debug)]
@@ -83,12 +84,18 @@ impl Row {
     }
 
     /// Whether a recipe is this row's at its own length.
-    pub fn matches(&self, recipe: &Recipe) -> bool {
+    pub(super) fn matches(&self, recipe: &Recipe) -> bool {
         self.recipe.scaled(recipe.steps).is_same_experiment(recipe)
     }
 
+    /// Whether a record is of this row.
+    pub fn has(&self, record: &Record) -> bool {
+        record.is_of(&self.recipe.scaled(record.recipe.steps))
+    }
+
     /// The name of a run of this row.
-    pub fn id(&self, recipe: &Recipe) -> String {
-        crate::records::Record::id_of(recipe, &self.variant)
+    pub(super) fn id(&self, recipe: &Recipe) -> String {
+        let name = self.recipe.name.clone();
+        Record::id_of(&Recipe { name, ..recipe.clone() }, &self.variant)
     }
 }

@@ -76,7 +76,7 @@ impl Trainer<'_> {
         recipe: Recipe,
         was_done: bool,
     ) -> Result<(), TrainError> {
-        if was_done {
+        if was_done || recipe != self.recipe.with_steps(recipe.steps) {
             self.extended_from.push(self.step);
         }
         // In this order a kill leaves a run that resumes, with the old length or with the new one.

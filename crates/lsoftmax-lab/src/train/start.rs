@@ -164,7 +164,8 @@ pub struct RunSummary {
     /// Which model was kept. Older runs, which kept the last, lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptModel>,
-    /// The lengths with which the run had ended, and used the test images, before it was extended.
+    /// After how many steps the run was given another length, where that makes it another run than one of that length from the start:
+    /// it had ended, and used the test images, or its schedules were stretched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extended_from: Vec<u64>,
     /// The machine and the program version.
