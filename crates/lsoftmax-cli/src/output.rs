@@ -1,6 +1,9 @@
 //! stdout and stderr.
 
 use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use lsoftmax_lab::figures::{FigureError, Picture};
 
 use crate::failure::Failure;
 
@@ -18,6 +21,12 @@ fn print(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()
+}
+
+/// Writes a picture as PNG or SVG, as the name of the file says.
+pub fn write_picture(picture: &Picture, path: &Path) -> Result<(), FigureError> {
+    let is_png = path.extension().is_some_and(|ending| ending == "png");
+    if is_png { picture.write_png(path, 2.0) } else { picture.write(path) }
 }
 
 /// Prints a line to stderr. A closed stderr is no reason to stop.

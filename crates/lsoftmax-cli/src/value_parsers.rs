@@ -1,5 +1,6 @@
 //! From the text of an argument to a checked value.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use burn::tensor::Device;
@@ -7,15 +8,32 @@ use burn::tensor::Device;
 use burn::tensor::DeviceIndex;
 #[cfg(feature = "wgpu")]
 use burn::tensor::DeviceKind;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use lsoftmax::{LambdaSchedule, Precision, SampleRate};
 use lsoftmax_data::{Set, Split};
 use lsoftmax_lab::head::HeadKind;
 use lsoftmax_lab::optimiser::{AdamW, Optimiser, Sgd};
 use lsoftmax_lab::recipe::{Keep, Lambda, OnDivergence};
+use lsoftmax_lab::run::is_file_of_run;
 
 pub fn head() -> impl TypedValueParser<Value = HeadKind> {
     one_of(HeadKind::ALL)
+}
+
+/// A file that is to be written, but not one of a run's.
+pub fn output_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match is_file_of_run(&path) {
+        true => Err("is a file of a run, which it would damage; choose another name"),
+        false => Ok(path),
+    })
+}
+
+/// The file of a picture, whose ending says its format.
+pub fn picture_file() -> impl TypedValueParser<Value = PathBuf> {
+    output_file().try_map(|path| {
+        let known = path.extension().is_some_and(|ending| ending == "svg" || ending == "png");
+        if known { Ok(path) } else { Err("must end in .svg or .png") }
+    })
 }
 
 pub fn number(text: &str) -> Result<f64, String> {

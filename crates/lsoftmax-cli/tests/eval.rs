@@ -80,11 +80,15 @@ fn details_pictures_and_a_page_are_written() {
         "wrong.png",
         "--wrong-count",
         "8",
+        "--top-k",
+        "3",
+        "--data-dir",
+        "my data",
     ];
     let said = printed(lsoftmax_in(directory.path(), &arguments));
     assert_says(
         &said,
-        &["% wrong", "top 5: ", "F1 ", "most confused: ", "recall@5", "label \\ predicted"],
+        &["% wrong", "top 3: ", "F1 ", "most confused: ", "recall@5", "label \\ predicted"],
     );
     assert_says(&said, &["new/page.html", "confusion.svg", "wrong.png"]);
     let page = fs::read_to_string(directory.path().join("new/page.html")).expect("a page");
@@ -92,7 +96,10 @@ fn details_pictures_and_a_page_are_written() {
         &page,
         &["run on mnist", "Confusions", "Most wrong images", "data:image/png", "Held-out error"],
     );
-    assert_says(&page, &["lsoftmax eval run --page new/page.html", "mean average precision"]);
+    let command = "lsoftmax eval run --top-k 3 --wrong-count 8 --data-dir 'my data' --page new/page.html";
+    assert_says(&page, &[command, "mean average precision"]);
+    let twice = ["eval", "run", "--page", "x.svg", "--wrong", "./x.svg"];
+    assert_says(refused(lsoftmax_in(directory.path(), &twice)), &["x.svg would be written twice"]);
     let svg = fs::read_to_string(directory.path().join("confusion.svg")).expect("a picture");
     assert_says(&svg, &["<svg", "data-plot=\"confusion\"", "predicted"]);
     let sheet = image::open(directory.path().join("wrong.png")).expect("a PNG");

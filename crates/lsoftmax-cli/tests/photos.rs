@@ -103,7 +103,33 @@ fn a_run_whose_images_were_moved_is_resumed_with_their_new_place() {
     assert_eq!(recipe, kept.replace(&text_of(&old), &text_of(&new)));
     expected.moved(&text_of(&new));
     assert!(result(&run).without_metrics() == expected, "the runs differ");
-    assert_eq!(json(lsoftmax_in(directory.path(), &["eval", &out, "--json"]))["images"], 2);
+    let eval = || lsoftmax_in(directory.path(), &["eval", &out, "--json"]);
+    assert_eq!(json(eval())["images"], 2);
+
+    // The same of a run that is done.
+    fs::rename(&new, &old).expect("moved");
+    refused(eval());
+    refused(resume().output().expect("it starts"));
+    fs::rename(&old, directory.path().join("a third")).expect("moved");
+    let mut third = train(&["--resume", &out, "--data", "a third"]);
+    third.current_dir(directory.path());
+    done(third);
+    assert_eq!(json(eval())["images"], 2);
+    expected.moved(&text_of(&directory.path().join("a third")));
+    assert!(result(&run).without_metrics() == expected, "the runs differ");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_path_that_is_not_text_is_refused_before_anything_is_written() {
+    use std::os::unix::ffi::OsStrExt;
+    let (directory, run) = temporary_run();
+    let folder = directory.path().join(std::ffi::OsStr::from_bytes(b"bad\xff"));
+    photos(&folder);
+    let words = ["--data", ".", "--out", &text_of(&run)];
+    let sentence = refused(train_in(&folder, &words));
+    assert_says(sentence, &["not valid UTF-8", "rename"]);
+    assert!(!run.exists());
 }
 
 /// The CRC-32 of a PNG's chunk.

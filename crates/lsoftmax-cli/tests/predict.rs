@@ -52,6 +52,35 @@ fn a_directory_stands_for_its_images_and_bad_ones_are_named_at_the_end() {
 }
 
 #[test]
+fn where_no_image_can_be_read_json_is_an_empty_list() {
+    let (directory, run) = temporary_run();
+    Reference::get().put(&run);
+    fs::write(directory.path().join("bad.png"), "not an image").expect("a file");
+    let output = lsoftmax_in(directory.path(), &["predict", "run", "bad.png", "--json"]);
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b"[]\n"[..]));
+    let output = lsoftmax_in(directory.path(), &["predict", "run", "bad.png"]);
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]));
+}
+
+#[test]
+fn embed_replaces_no_file_but_its_own_and_names_an_empty_directory() {
+    let (directory, run) = temporary_run();
+    Reference::get().put(&run);
+    let at = |name: &str| directory.path().join(name);
+    write_grey(&at("face.png"), 40);
+    fs::write(at("face.json"), "[1, 2]").expect("a file");
+    let embed = |input: &str, out: &str| {
+        lsoftmax_in(directory.path(), &["embed", "run", input, "--out", out])
+    };
+    assert_says(refused(embed("face.png", "face.npy")), &["face.json exists"]);
+    assert_eq!(fs::read_to_string(at("face.json")).expect("a file"), "[1, 2]");
+    printed(embed("face.png", "rows.npy"));
+    printed(embed("face.png", "rows.npy"));
+    fs::create_dir(at("nothing")).expect("a directory");
+    assert_says(refused(embed("nothing", "rows.npy")), &["nothing: there are no images"]);
+}
+
+#[test]
 fn an_image_can_come_from_the_standard_input() {
     let (directory, run) = temporary_run();
     Reference::get().put(&run);
@@ -71,7 +100,9 @@ fn an_image_can_come_from_the_standard_input() {
     for key in ["class", "name", "probability", "angle"] {
         assert_eq!(said[0][key], expected[0][key], "{key}");
     }
-    assert_says(refused(piped(b"no image")), &["standard input", "not a JPEG"]);
+    let bad = piped(b"no image");
+    assert_eq!((bad.status.code(), &bad.stdout[..]), (Some(2), &b"[]\n"[..]));
+    assert_says(String::from_utf8_lossy(&bad.stderr), &["standard input", "not a JPEG"]);
 }
 
 #[test]

@@ -162,6 +162,18 @@ fn a_finished_run_is_extended() {
 }
 
 /// The checkpoint of the new length was written, `recipe.toml` and the results were not yet touched.
+/// Its λ depends on the number of steps from the first one on.
+#[test]
+fn an_automatic_lambda_whose_run_gets_another_length_leaves_a_trace() {
+    let (directory, run) = temporary_run();
+    let recipe = recipe(directory.path(), TINY);
+    let out = text_of(&run);
+    let words = [&recipe, "--out", &out, "--lambda", "auto", "--steps", "20", "--keep-schedules"];
+    done(train(&words));
+    done(train(&["--resume", &out, "--steps", "24", "--keep-schedules"]));
+    assert_eq!(json(&run.join("summary.json"))["extended_from"], serde_json::json!([20]));
+}
+
 #[test]
 fn a_run_killed_while_it_is_extended_has_the_new_length() {
     let (directory, run) = temporary_run();

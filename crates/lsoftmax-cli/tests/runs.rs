@@ -3,8 +3,11 @@
 mod program;
 
 use std::fs;
+use std::path::Path;
 
-use program::run::{Reference, TINY, checkpoints, done, recipe, resume, text_of, train};
+use program::run::{
+    Reference, TINY, checkpoints, done, recipe, resume, temporary_run, text_of, train,
+};
 use program::{assert_says, json, lsoftmax_in, printed, refused};
 use serde_json::Value;
 
@@ -97,4 +100,48 @@ fn runs_are_compared_as_a_table_and_a_page() {
     assert_eq!(compared.as_array().map(Vec::len), Some(2));
     let sentence = refused(lsoftmax_in(directory.path(), &["compare", "one", "nowhere"]));
     assert_says(sentence, &["nowhere", "does not contain a run"]);
+}
+
+/// What commands write may not take the place of what they read.
+#[test]
+fn a_file_of_a_run_is_never_written_by_another_command() {
+    let (directory, run) = temporary_run();
+    Reference::get().put(&run);
+    let files = |run: &Path| -> Vec<(String, Vec<u8>)> {
+        ["recipe.toml", "model.json", "model.safetensors", "metrics.jsonl"]
+            .map(|name| (name.to_owned(), fs::read(run.join(name)).expect("a file")))
+            .into()
+    };
+    let before = files(&run);
+    for arguments in [
+        &["export", "run", "--out", "run/model.safetensors"][..],
+        &["embed", "run", "mnist", "--out", "run/model.npy"],
+        &["embed", "run", "mnist", "--out", "run/recipe.toml"],
+        &["plot", "run", "--out", "run/recipe.toml"],
+        &["compare", "run", "--page", "run/metrics.jsonl"],
+        &["eval", "run", "--page", "./run/../run/model.json"],
+    ] {
+        let sentence = refused(lsoftmax_in(directory.path(), arguments));
+        assert!(sentence.contains("run/"), "{arguments:?}: {sentence}");
+    }
+    assert!(files(&run) == before);
+    // Beside them there is room.
+    printed(lsoftmax_in(directory.path(), &["plot", "run", "--out", "run/curves.html"]));
+}
+
+#[test]
+fn runs_of_one_name_are_told_apart_and_one_without_a_log_has_no_curve() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for name in ["a/run", "b/run", "c"] {
+        Reference::get().put(&directory.path().join(name));
+    }
+    fs::remove_file(directory.path().join("c/metrics.jsonl")).expect("it was there");
+    let plot = ["plot", "a/run", "b/run", "c", "--out", "page.html"];
+    printed(lsoftmax_in(directory.path(), &plot));
+    let page = fs::read_to_string(directory.path().join("page.html")).expect("a page");
+    for name in ["a/run", "b/run"] {
+        assert!(page.contains(&format!("data-series=\"{name}\"")), "{name}");
+    }
+    assert!(!page.contains("data-series=\"c\"") && !page.contains("data-series=\"run\""));
+    printed(lsoftmax_in(directory.path(), &["plot", "c", "--out", "page.html"]));
 }

@@ -166,10 +166,10 @@ fn the_curves_of_runs_are_on_one_page() {
     let page = text_of(&place.path().join("curves.html"));
     assert_says(printed(lsoftmax(&["plot", &text_of(&run), "--out", &page])), &["curves.html"]);
     let html = fs::read_to_string(&page).expect("a file");
-    assert_eq!(html.matches("<svg").count(), 2, "training loss and held-out error");
+    assert_eq!(html.matches("<svg").count(), 1, "training loss and held-out error, side by side");
     assert_says(&html, &["Training loss", "Held-out error"]);
     let output = lsoftmax(&["plot", &text_of(place.path()), "--out", &page]);
     let (code, sentence) = ended(&output);
     assert_eq!(code, Some(2));
-    assert_says(&sentence, &["does not contain a run", "metrics.jsonl"]);
+    assert_says(&sentence, &["does not contain a run", "recipe.toml"]);
 }

@@ -25,6 +25,19 @@ fn divergence_names_the_learning_rate_and_lambda() {
     assert!(!String::from_utf8_lossy(&output.stderr).contains("00000000"), "{output:?}");
 }
 
+/// The last step may spoil the model without any weight being infinite.
+#[test]
+fn a_run_whose_last_step_spoils_the_model_has_no_result() {
+    let (directory, run) = temporary_run();
+    let recipe = recipe(directory.path(), TINY);
+    let words = ["--validation", "0", "--steps", "1", "--learning-rate", "1e25"];
+    let output = train(&[&[&recipe, "--out", &text_of(&run)], &words[..]].concat()).output();
+    let (code, sentence) = ended(&output.expect("it starts"));
+    assert_eq!(code, Some(2));
+    assert_says(&sentence, &["the loss of the test images is not finite", "learning rate"]);
+    assert!(!run.join("summary.json").exists() && !run.join("model.json").exists());
+}
+
 #[test]
 fn arguments_out_of_range_are_named_with_their_range() {
     let (directory, _) = temporary_run();

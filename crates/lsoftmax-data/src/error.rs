@@ -163,6 +163,9 @@ pub enum DataProblem {
     /// A folder without class directories.
     #[error("it contains no directories; create one for each class, with the images of that class")]
     NoClasses,
+    /// A class whose name is not text.
+    #[error("the name of this class is not valid UTF-8; rename the directory")]
+    ClassName,
     /// A class without images.
     #[error("this class has no images; add some or remove the directory")]
     EmptyClass,

@@ -25,6 +25,15 @@ pub fn resolved(path: &Path) -> PathBuf {
     }
 }
 
+/// The file that a path means: that to which a symbolic link points.
+///
+/// # Errors
+/// When the link points to nothing.
+pub fn followed(path: &Path) -> io::Result<PathBuf> {
+    let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    if is_link { path.canonicalize() } else { Ok(path.to_owned()) }
+}
+
 /// A temporary file in a directory, removed on drop unless it is [persisted](persist).
 ///
 /// # Errors
@@ -41,26 +50,61 @@ pub fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(directory)
 }
 
-/// Writes the concatenation of `parts` to a file. On error, the file keeps its old contents.
+/// Writes the concatenation of `parts` to a file, or to that to which a symbolic link points. On error, the file keeps its old
+/// contents.
 ///
 /// # Errors
 /// When the file cannot be written, or `path` is not a regular file.
 pub fn write_atomic(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let path = &followed(path)?;
     let mut file = temporary(directory_of(path))?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
     persist(file, path)
 }
 
 /// Syncs a file to disk, renames it to `path`, and syncs the directory. Devices, pipes and directories
-/// are not replaced.
+/// are not replaced; symbolic links are [followed].
 ///
 /// # Errors
 /// When the file cannot be synced or renamed, or `path` is not a regular file.
 pub fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    let path = &followed(path)?;
     if path.metadata().is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::other("it exists and is not a regular file"));
     }
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     File::open(directory_of(path))?.sync_all()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_a_link_points_to_is_written_and_the_link_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("elsewhere")).unwrap();
+        fs::write(at("elsewhere/real"), "old").unwrap();
+        symlink("elsewhere/real", at("link")).unwrap();
+        write_atomic(&at("link"), &[b"new"]).unwrap();
+        assert_eq!(fs::read(at("elsewhere/real")).unwrap(), b"new");
+        assert_eq!(fs::read_link(at("link")).unwrap(), Path::new("elsewhere/real"));
+    }
+
+    #[test]
+    fn a_link_to_a_device_or_to_nothing_is_refused_and_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        for target in ["/dev/null", "nothing"] {
+            let link = directory.path().join("link");
+            symlink(target, &link).unwrap();
+            write_atomic(&link, &[b"new"]).unwrap_err();
+            assert_eq!(fs::read_link(&link).unwrap(), Path::new(target));
+            fs::remove_file(&link).unwrap();
+        }
+    }
 }

@@ -10,10 +10,10 @@ use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits, imageops::FilterType};
 use rayon::prelude::*;
 
-use crate::contents;
 use crate::dataset::{Dataset, Images, Shape};
 use crate::error::{DataError, DataProblem};
 use crate::runs::is_run_or_runs;
+use crate::{contents, jpeg};
 
 /// The largest height and width that images are resized to.
 const SIDE_LIMIT: usize = 4096;
@@ -168,6 +168,10 @@ fn classes(path: &Path) -> Result<Vec<OsString>, DataError> {
     }
     if names.is_empty() {
         return Err(DataError::new(path, DataProblem::NoClasses));
+    }
+    // A model knows its classes by name, as text.
+    if let Some(name) = names.iter().find(|name| name.to_str().is_none()) {
+        return Err(DataError::new(path.join(name), DataProblem::ClassName));
     }
     Ok(names)
 }
@@ -345,12 +349,22 @@ fn decode_standard_input() -> Result<DynamicImage, DataProblem> {
     decode(Cursor::new(bytes))
 }
 
-fn decode(file: impl BufRead + Seek) -> Result<DynamicImage, DataProblem> {
-    let mut reader = ImageReader::new(file).with_guessed_format().map_err(DataProblem::Read)?;
-    let known = [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP];
-    if !reader.format().is_some_and(|format| known.contains(&format)) {
-        return Err(DataProblem::NotImage);
+fn decode(mut file: impl BufRead + Seek) -> Result<DynamicImage, DataProblem> {
+    let format = ImageReader::new(&mut file).with_guessed_format().map(|reader| reader.format());
+    let format = match format.map_err(DataProblem::Read)? {
+        Some(known @ (ImageFormat::Jpeg | ImageFormat::Png | ImageFormat::WebP)) => known,
+        _ => return Err(DataProblem::NotImage),
+    };
+    file.rewind().map_err(DataProblem::Read)?;
+    if format == ImageFormat::Jpeg {
+        if !jpeg::is_complete(&mut file).map_err(DataProblem::Read)? {
+            return Err(DataProblem::Image(
+                "the file is truncated: its end marker is missing".into(),
+            ));
+        }
+        file.rewind().map_err(DataProblem::Read)?;
     }
+    let mut reader = ImageReader::with_format(file, format);
     let mut limits = Limits::default();
     limits.max_image_width = Some(FILE_SIDE_LIMIT);
     limits.max_image_height = Some(FILE_SIDE_LIMIT);

@@ -30,6 +30,7 @@ pub mod fetch;
 pub mod files;
 mod folder;
 mod idx;
+mod jpeg;
 mod loader;
 mod random;
 mod region;

@@ -367,11 +367,22 @@ fn the_reason_of_a_truncated_image_is_one_line() {
     image.write_to(&mut jpeg, image::ImageFormat::Jpeg).expect("memory");
     for length in [30, 200, 400, 600] {
         sets.write("cats/cut.jpg", &jpeg.get_ref()[..length]);
-        if let Err(error) = read_folder(sets.0.path(), SMALL) {
-            let text = error.to_string();
-            assert!(!text.contains('\n') && !text.contains(" )"), "{text:?}");
-        }
+        let text = read_folder(sets.0.path(), SMALL).unwrap_err().to_string();
+        assert!(text.contains("cut.jpg") && text.contains("truncated"), "{text:?}");
+        assert!(!text.contains('\n') && !text.contains(" )"), "{text:?}");
     }
+}
+
+/// Two names that are not text would be the same text.
+#[cfg(unix)]
+#[test]
+fn a_class_whose_name_is_not_text_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let sets = photos();
+    let class = sets.0.path().join(std::ffi::OsStr::from_bytes(b"\xff"));
+    std::fs::rename(sets.path("cats"), &class).expect("a directory");
+    let text = read_folder(sets.0.path(), SMALL).unwrap_err().to_string();
+    assert!(text.contains("not valid UTF-8"), "{text}");
 }
 
 #[test]

@@ -437,6 +437,8 @@ fn an_incomplete_set_is_repaired_and_other_files_in_its_directory_stay() {
     let directory = FetchDirectory::new();
     std::fs::create_dir_all(directory.path("small/small")).expect("a directory");
     std::fs::write(directory.path("small/small/train.bin"), b"half").expect("a file");
+    // It would be read in the place of the plain file.
+    std::fs::write(directory.path("small/small/test.bin.gz"), b"damaged").expect("a file");
     std::fs::write(directory.path("small/mine.txt"), b"mine").expect("a file");
     assert_eq!(directory.fetch(&server).expect("fetched").outcome, FetchOutcome::Fetched);
     assert_eq!(std::fs::read(directory.path("small/mine.txt")).expect("kept"), b"mine");

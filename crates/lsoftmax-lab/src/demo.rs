@@ -116,7 +116,7 @@ pub fn run(
             let recipe = recipe.with_head(HeadSettings::l_softmax(margin));
             start(recipe, &run, options, &mut observe)?
         };
-        if let RunOutcome::Interrupted { .. } = ended {
+        if let RunOutcome::Interrupted { .. } | RunOutcome::NotBegun = ended {
             return Ok(None);
         }
         match TestFeatures::of(&run, options) {

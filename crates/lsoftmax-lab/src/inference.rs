@@ -18,7 +18,7 @@ use crate::evaluate::{EvaluateError, LogitLengths, argmax, for_each_image, norm,
 use crate::features::Flip;
 use crate::model_file::{self, ModelDescription, TrainedModel};
 use crate::onnx::{OnnxOutput, to_onnx};
-use crate::run::{RunError, write_atomic};
+use crate::run::{RunError, is_file_of_run, write_atomic};
 
 /// Why a model could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -136,14 +136,7 @@ pub fn predict(
     device: &Device,
 ) -> Result<Predictions, InferenceError> {
     let trained = TrainedModel::read(run, device)?;
-    let mut files = Vec::new();
-    for input in inputs {
-        if input.is_dir() { files.extend(files_in(input)?) } else { files.push(input.clone()) }
-    }
-    if files.is_empty() {
-        let names: Vec<_> = inputs.iter().map(|input| input.display().to_string()).collect();
-        return Err(InferenceError::Fit(format!("{}: there are no images", names.join(", "))));
-    }
+    let files = files_of(inputs)?;
     let mut found = Predictions { images: Vec::new(), unreadable: Vec::new() };
     for group in files.chunks(GROUP) {
         let shape = input_shape(&trained.description.network.input);
@@ -158,6 +151,19 @@ pub fn predict(
         )));
     }
     Ok(found)
+}
+
+/// The files given, and those in the directories given.
+fn files_of(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, InferenceError> {
+    let mut files = Vec::new();
+    for input in inputs {
+        if input.is_dir() { files.extend(files_in(input)?) } else { files.push(input.clone()) }
+    }
+    if files.is_empty() {
+        let names: Vec<_> = inputs.iter().map(|input| input.display().to_string()).collect();
+        return Err(InferenceError::Fit(format!("{}: there are no images", names.join(", "))));
+    }
+    Ok(files)
 }
 
 fn predict_images(
@@ -218,6 +224,13 @@ struct EmbeddedRows {
 }
 
 impl EmbeddedRows {
+    /// Whether a file has the names and labels of rows.
+    fn are_in(path: &Path) -> bool {
+        let text = std::fs::read(path).unwrap_or_default();
+        let found: Option<serde_json::Value> = serde_json::from_slice(&text).ok();
+        found.is_some_and(|found| ["names", "labels"].iter().all(|key| found[key].is_array()))
+    }
+
     /// The rows of a data set.
     fn of_set(split: Split, images: &Images, class_names: &[String]) -> Self {
         let label = |label: &u32| class_names.get(*label as usize).cloned();
@@ -286,6 +299,13 @@ pub fn embed(
         );
         return Err(InferenceError::Fit(problem));
     }
+    if names.exists() && (is_file_of_run(&names) || !EmbeddedRows::are_in(&names)) {
+        let problem = format!(
+            "{} exists and is not of an earlier `embed`, but the names and labels of the rows are written there; give the features another name",
+            names.display()
+        );
+        return Err(InferenceError::Fit(problem));
+    }
     let trained = TrainedModel::read(run, device)?.with_ranks(ranks);
     let TrainedModel { model, description } = trained;
     let (images, named) = match input {
@@ -297,7 +317,7 @@ pub fn embed(
             (images, named)
         }
         DataSource::Folder(path) => {
-            let files = if path.is_dir() { files_in(path)? } else { vec![path.clone()] };
+            let files = files_of(std::slice::from_ref(path))?;
             let images = read_images(&files, input_shape(&description.network.input))?;
             (images, EmbeddedRows::of_files(&files, path))
         }

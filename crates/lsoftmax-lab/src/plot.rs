@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use lsoftmax_data::shell_word;
 use serde::Serialize;
 
-use crate::figures::{Chart, Figure, FigureError, Page, Scale, Section, Series};
-use crate::run::{METRICS, Metric, Metrics, RunError};
+use crate::figures::{Chart, Figure, FigureError, Page, Scale, Section, Series, chart_row};
+use crate::run::{METRICS, Metric, Metrics, RECIPE, RunError};
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub struct Plotted {
 /// runs by step.
 ///
 /// # Errors
-/// When a directory holds no run, its log is damaged, or the page cannot be written.
+/// When a directory contains no run, its log is damaged, or the page cannot be written.
 pub fn plot(runs: &[PathBuf], out: &Path) -> Result<Plotted, PlotError> {
     let names: Vec<_> = runs.iter().map(|run| shell_word(run)).collect();
     let page = Page {
@@ -58,13 +58,15 @@ pub fn plot(runs: &[PathBuf], out: &Path) -> Result<Plotted, PlotError> {
 /// The curves of runs by step, as a section of a page.
 pub(crate) fn curves(runs: &[PathBuf]) -> Result<Section, PlotError> {
     let (mut losses, mut errors, mut test_errors) = (Vec::new(), Vec::new(), Vec::new());
-    for run in runs {
-        let log = run.join(METRICS);
-        if !log.is_file() {
-            return Err(RunError::NoRun { path: run.clone(), missing: METRICS }.into());
+    for (run, name) in runs.iter().zip(names(runs)) {
+        if !run.join(RECIPE).is_file() {
+            return Err(RunError::NoRun { path: run.clone(), missing: RECIPE }.into());
         }
+        // A run may have lost its log.
+        let log = run.join(METRICS);
+        let log = if log.is_file() { Metrics::read(&log)? } else { Vec::new() };
         let (mut loss, mut error, mut test_error) = (Vec::new(), Vec::new(), Vec::new());
-        for metric in Metrics::read(&log)? {
+        for metric in log {
             match metric {
                 Metric::Training { step, means, .. } => loss.push((step, means.loss)),
                 Metric::Validation { step, error: percent, .. } => error.push((step, percent)),
@@ -72,31 +74,33 @@ pub(crate) fn curves(runs: &[PathBuf]) -> Result<Section, PlotError> {
                 Metric::Rollback(_) => {}
             }
         }
-        let name = run.file_name().unwrap_or(run.as_os_str()).to_string_lossy().into_owned();
         losses.push(Series::by_step(name.clone(), loss));
         errors.push(Series::by_step(name.clone(), error));
         test_errors.push(Series::by_step(name, test_error));
     }
-    let charts = [
-        ("loss", "Training loss", losses),
-        ("error", "Held-out error, %", errors),
-        ("test-error", "Test error, %", test_errors),
-    ];
-    let mut section = Section::new("curves", "");
-    for (id, title, mut series) in charts {
+    let chart = |(title, mut series): (&str, Vec<Series>)| {
         series.retain(|series| !series.points.is_empty());
-        if series.is_empty() {
-            continue;
-        }
-        let chart = Chart {
-            title: title.into(),
-            x_title: "step".into(),
-            scale: Scale::Linear,
-            series,
-            ..Chart::default()
-        };
-        let figure = Figure::new(format!("{title} by step"), chart.draw()?);
-        section = section.figure(Figure { id: id.into(), ..figure });
+        let (title, x_title, scale) = (title.into(), "step".into(), Scale::Linear);
+        Chart { title, x_title, scale, series, ..Chart::default() }
+    };
+    let charts =
+        [("Training loss", losses), ("Held-out error, %", errors), ("Test error, %", test_errors)];
+    let charts: Vec<Chart> =
+        charts.into_iter().map(chart).filter(|chart| !chart.series.is_empty()).collect();
+    let section = Section::new("curves", "");
+    if charts.is_empty() {
+        return Ok(section.paragraph("There is no log."));
     }
-    Ok(section)
+    // In one picture, so that a run has the same colour in all of them.
+    Ok(section.figure(Figure::new("By step", chart_row(&charts)?)))
+}
+
+/// What runs are called: by the last part of the path, or by all of it if several have the same.
+fn names(runs: &[PathBuf]) -> Vec<String> {
+    let last = |run: &PathBuf| run.file_name().unwrap_or(run.as_os_str()).to_owned();
+    let name = |run: &PathBuf| match runs.iter().filter(|other| last(other) == last(run)).count() {
+        1 => last(run).to_string_lossy().into_owned(),
+        _ => run.display().to_string(),
+    };
+    runs.iter().map(name).collect()
 }

@@ -175,11 +175,6 @@ impl RunListing {
             Metric::Test { .. } => {}
         }
     }
-
-    /// Its name: the last part of the path.
-    pub fn name(&self) -> String {
-        self.run.file_name().unwrap_or(self.run.as_os_str()).to_string_lossy().into_owned()
-    }
 }
 
 /// Whether a process is training the run.
@@ -191,7 +186,7 @@ fn is_locked(run: &Path) -> bool {
 /// A page with a table of runs and their curves.
 ///
 /// # Errors
-/// When there is no log of a run, it is damaged, or a picture cannot be drawn.
+/// When there is no run, its log is damaged, or a picture cannot be drawn.
 pub fn comparison_page(
     listings: &[RunListing],
     table: &[Vec<String>],

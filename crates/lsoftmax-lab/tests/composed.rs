@@ -38,7 +38,7 @@ fn run(out: &Path, composed: bool) -> RunSummary {
     let options = Options { composed, ..Options::new(data) };
     match start(recipe, out, &options, &mut |_| {}).unwrap() {
         RunOutcome::Done(summary) => *summary,
-        RunOutcome::Interrupted { .. } => panic!("it is not interrupted"),
+        ended => panic!("{ended:?}"),
     }
 }
 

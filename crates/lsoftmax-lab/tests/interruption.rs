@@ -13,9 +13,9 @@ use burn::tensor::Device;
 use lsoftmax_comm::{Alone, Communicator};
 use lsoftmax_data::Split;
 use lsoftmax_lab::analysis::{Analysis, AnalysisOptions, AnalysisPhase};
-use lsoftmax_lab::recipe::Recipe;
+use lsoftmax_lab::recipe::{Keep, Lambda, Recipe};
 use lsoftmax_lab::run::{METRICS, Metric, Metrics};
-use lsoftmax_lab::train::{self, Event, Options, Phase, RunOutcome};
+use lsoftmax_lab::train::{self, Event, NewLength, Options, Phase, RunOutcome, RunSummary};
 use training::options;
 
 /// Several batches of held-out images; its plateau depends on every evaluation.
@@ -101,11 +101,35 @@ fn a_run_stopped_in_any_evaluation_ends_with_the_bits_of_an_undisturbed_one() {
         match ended {
             RunOutcome::Interrupted { step: at } => assert_eq!(at, step),
             RunOutcome::Done(_) => break,
+            RunOutcome::NotBegun => panic!("it had begun"),
         }
     }
     let evaluations = [5, 10, 15, 20].map(|step| [(step, Phase::Validation), (step, Phase::Test)]);
     assert_eq!(stops, evaluations.concat());
     assert!(results(&run) == results(&undisturbed), "the runs differ");
+}
+
+/// "Stop here": the run is evaluated at its new last step, as one of that length from the start is.
+#[test]
+fn a_run_that_is_ended_where_it_stopped_has_the_result_of_one_of_that_length() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(directory.path());
+    let (run, direct) = (directory.path().join("run"), directory.path().join("direct"));
+    let lambda = Lambda::constant(5.0).unwrap();
+    let recipe = Recipe { keep: Keep::Best, lambda, ..tiny() };
+    let ended = train::start(recipe.with_steps(13), &direct, &options, &mut |_| {});
+    let RunOutcome::Done(expected) = ended.unwrap() else { panic!("it was not stopped") };
+    let ended = train::start(recipe, &run, &options, &mut |event| {
+        if let Event::Stepped { step: 13 } = event {
+            options.stop.store(true, Ordering::Relaxed);
+        }
+    });
+    assert!(matches!(ended, Ok(RunOutcome::Interrupted { step: 13 })));
+    options.stop.store(false, Ordering::Relaxed);
+    options.new_length = Some(NewLength { steps: 13, keep_schedules: true });
+    let ended = train::resume(&run, &options, &mut |_| {}).unwrap();
+    let RunOutcome::Done(found) = ended else { panic!("{ended:?}") };
+    assert_eq!(RunSummary { seconds: expected.seconds, ..*found }, *expected);
 }
 
 /// The test images of a recipe without their curve are evaluated once, at the end.
@@ -144,7 +168,7 @@ fn a_run_stopped_while_its_images_are_read_has_not_begun() {
         assert!(matches!(event, Event::Progress { phase: Phase::Reading, done: 0, total: 2 }));
         options.stop.store(true, Ordering::Relaxed);
     });
-    assert!(matches!(ended, Ok(RunOutcome::Interrupted { step: 0 })));
+    assert!(matches!(ended, Ok(RunOutcome::NotBegun)));
     assert!(!run.exists());
 }
 

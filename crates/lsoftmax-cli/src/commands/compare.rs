@@ -12,6 +12,7 @@ use crate::argument_groups::OutputArguments;
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
 use crate::text_table::text_table;
+use crate::value_parsers::output_file;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,7 +27,7 @@ pub struct CompareCommand {
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
     /// Write a page with the table and the curves
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     page: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArguments,

@@ -11,7 +11,8 @@ use lsoftmax_mpi::Session;
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
-use crate::value_parsers::{one_of, split};
+use crate::output::printable;
+use crate::value_parsers::{one_of, output_file, split};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,10 +32,10 @@ pub struct EmbedCommand {
     #[arg(value_name = "INPUT")]
     input: DataSource,
     /// Write the features here, and the names and labels of the images to the same name with .json
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: PathBuf,
     /// Write the logits W·x here, one row per image; --normalise does not change them
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     logits: Option<PathBuf>,
     /// Scale each feature vector to a length of 1
     #[arg(long)]
@@ -66,8 +67,10 @@ impl EmbedCommand {
 }
 
 fn text(EmbedReport { out, logits, images, features, classes, rows, .. }: &EmbedReport) -> String {
+    let [out, rows] = [out, rows].map(|path| printable(path));
     let mut text = format!("{out}: {images} images x {features} features");
     if let Some(logits) = logits {
+        let logits = printable(logits);
         text.push_str(&format!("\n{logits}: {images} images x {classes} logits"));
     }
     text.push_str(&format!("\n{rows}: names and labels of the rows"));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
-use lsoftmax_data::{DataSource, Split, shell_word};
+use lsoftmax_data::files::resolved;
+use lsoftmax_data::{DataDir, DataSource, Split, shell_word};
 use lsoftmax_lab::analysis::{
     Analysis, AnalysisOptions, AnalysisPhase, ClassScores, Classification, ConfusedPair,
     EvaluationReport, Retrieval, TopK, WatchAnalysis,
@@ -18,11 +19,11 @@ use lsoftmax_mpi::Session;
 use crate::argument_groups::{DataDirArgument, DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::WATCHED_EXIT_CODES;
-use crate::output::printable;
+use crate::output::{printable, write_picture};
 use crate::progress::ImageProgress;
 use crate::signals::stop_flag;
 use crate::text_table::text_table;
-use crate::value_parsers::{size_of_at_least_1, split};
+use crate::value_parsers::{output_file, picture_file, size_of_at_least_1, split};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,6 +32,11 @@ Examples:
   lsoftmax eval runs/mnist --page mnist.html            the same with pictures, neighbours and curves
   lsoftmax eval runs/mnist --wrong wrong.png            the most wrong images side by side
   lsoftmax eval runs/mnist --data my-digits/ --json     on your own images, in directories 0 to 9";
+
+/// The default of `--top-k`.
+const TOP_K: usize = 5;
+/// The default of `--wrong-count`.
+const WRONG_COUNT: usize = 24;
 
 /// Evaluate the model of a run
 #[derive(Debug, Args)]
@@ -49,23 +55,23 @@ pub struct EvalCommand {
     #[arg(long)]
     details: bool,
     /// How often the label is among the K largest logits
-    #[arg(long, value_name = "K", default_value = "5", value_parser = size_of_at_least_1, allow_negative_numbers = true)]
+    #[arg(long, value_name = "K", default_value_t = TOP_K, value_parser = size_of_at_least_1, allow_negative_numbers = true)]
     top_k: usize,
     /// Search the nearest neighbours of every image: recall@1, recall@5 and mean average precision of the
     /// features; --page does so, too
     #[arg(long)]
     retrieval: bool,
     /// Write a page with all scores, pictures and the curves of the training
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     page: Option<PathBuf>,
     /// Draw the confusion matrix, as .svg or .png
-    #[arg(long, value_name = "FILE", value_parser = picture_path)]
+    #[arg(long, value_name = "FILE", value_parser = picture_file())]
     confusion: Option<PathBuf>,
     /// Draw the most wrong images side by side, as .svg or .png
-    #[arg(long, value_name = "FILE", value_parser = picture_path)]
+    #[arg(long, value_name = "FILE", value_parser = picture_file())]
     wrong: Option<PathBuf>,
     /// How many of the most wrong images are listed and drawn
-    #[arg(long, value_name = "N", default_value = "24", value_parser = size_of_at_least_1, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = WRONG_COUNT, value_parser = size_of_at_least_1, allow_negative_numbers = true)]
     wrong_count: usize,
     #[command(flatten)]
     data_dir: DataDirArgument,
@@ -77,6 +83,18 @@ pub struct EvalCommand {
 
 impl EvalCommand {
     pub fn run(self, session: &Session) -> Result<String, Failure> {
+        let files: Vec<PathBuf> = [&self.page, &self.confusion, &self.wrong]
+            .into_iter()
+            .flatten()
+            .map(|path| resolved(path))
+            .collect();
+        if let Some(twice) = files.iter().enumerate().find(|(at, path)| files[..*at].contains(path))
+        {
+            return Err(Failure::bad_input(format!(
+                "{} would be written twice; give --page, --confusion and --wrong different files",
+                twice.1.display()
+            )));
+        }
         let data_dir = self.data_dir.clone().find()?;
         let options = AnalysisOptions {
             top_k: self.top_k,
@@ -93,7 +111,7 @@ impl EvalCommand {
         }
         let mut written = Vec::new();
         if let Some(path) = &self.page {
-            analysis.page(&self.run, self.command(path))?.write(path)?;
+            analysis.page(&self.run, self.command(path, &data_dir))?.write(path)?;
             written.push(path.display().to_string());
         }
         for (path, picture, none) in [
@@ -104,7 +122,7 @@ impl EvalCommand {
             match picture(&analysis)? {
                 Some(picture) => {
                     write_picture(&picture, path)?;
-                    written.push(path.display().to_string());
+                    written.push(printable(&path.display().to_string()));
                 }
                 None => written.push(format!("{} was not written: {none}", path.display())),
             }
@@ -120,7 +138,7 @@ impl EvalCommand {
     }
 
     /// The command that makes the page again.
-    fn command(&self, page: &Path) -> String {
+    fn command(&self, page: &Path, data_dir: &DataDir) -> String {
         let mut command = format!("lsoftmax eval {}", shell_word(&self.run));
         if let Some(data) = &self.data {
             command.push_str(&format!(" --data {}", shell_word(Path::new(&data.to_string()))));
@@ -128,7 +146,14 @@ impl EvalCommand {
         if self.split == Split::Train {
             command.push_str(" --split train");
         }
-        format!("{command} --page {}", shell_word(page))
+        for (option, value, default) in
+            [("--top-k", self.top_k, TOP_K), ("--wrong-count", self.wrong_count, WRONG_COUNT)]
+        {
+            if value != default {
+                command.push_str(&format!(" {option} {value}"));
+            }
+        }
+        format!("{command}{} --page {}", data_dir.option(), shell_word(page))
     }
 }
 
@@ -164,24 +189,16 @@ fn watched(
 /// Draws something of an analysis, if there is something to draw.
 type Drawing = fn(&Analysis) -> Result<Option<Picture>, lsoftmax_lab::figures::FigureError>;
 
-/// The path of a picture, whose ending says its format.
-fn picture_path(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let known = path.extension().is_some_and(|ending| ending == "svg" || ending == "png");
-    if known { Ok(path) } else { Err("must end in .svg or .png".into()) }
-}
-
-fn write_picture(picture: &Picture, path: &Path) -> Result<(), Failure> {
-    let is_png = path.extension().is_some_and(|ending| ending == "png");
-    let written = if is_png { picture.write_png(path, 2.0) } else { picture.write(path) };
-    Ok(written?)
-}
-
 fn summary(report: &EvaluationReport) -> String {
     let EvaluationReport { data, split, evaluation, classification, retrieval, .. } = report;
     let mut lines = vec![format!(
-        "{data}, {split}: {:.2} % wrong ({} of {} images), cross-entropy {:.4}, {:.1}° to the class on average",
-        evaluation.error, evaluation.wrong, evaluation.images, evaluation.loss, evaluation.angle
+        "{}, {split}: {:.2} % wrong ({} of {} images), cross-entropy {:.4}, {:.1}° to the class on average",
+        printable(&data.to_string()),
+        evaluation.error,
+        evaluation.wrong,
+        evaluation.images,
+        evaluation.loss,
+        evaluation.angle
     )];
     let Classification { top, precision, recall, f1, confused, .. } = classification;
     let top = top.iter().map(|TopK { k, accuracy }| format!("top {k}: {}", percent(*accuracy)));

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::argument_groups::OutputArguments;
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
-use crate::value_parsers::one_of;
+use crate::value_parsers::{one_of, output_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,7 +31,7 @@ pub struct ExportCommand {
     #[arg(long, value_parser = one_of([("safetensors", Format::Safetensors), ("onnx", Format::Onnx)]))]
     format: Option<Format>,
     /// Write the model here, to a file that ends in .safetensors or .onnx
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: PathBuf,
     /// The network without the head, for ONNX: images to features
     #[arg(long)]

@@ -11,7 +11,7 @@ use crate::argument_groups::{DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
 use crate::output::printable;
-use crate::value_parsers::number;
+use crate::value_parsers::{number, output_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,7 +58,7 @@ pub struct IdentifyCommand {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
     /// Save the gallery, with its threshold, as one safetensors file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     save: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArgument,

@@ -8,6 +8,7 @@ use lsoftmax_lab::plot::{Plotted, plot};
 use crate::argument_groups::OutputArguments;
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
+use crate::value_parsers::output_file;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +22,7 @@ pub struct PlotCommand {
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
     /// Write the page here
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: PathBuf,
     #[command(flatten)]
     output: OutputArguments,

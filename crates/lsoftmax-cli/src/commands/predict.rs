@@ -46,7 +46,8 @@ impl PredictCommand {
         match DataError::of_files(unreadable, total) {
             None => Ok(text),
             Some(error) => {
-                if !images.is_empty() {
+                // As JSON it is a list, if only an empty one.
+                if !text.is_empty() {
                     print_result(&text)?;
                 }
                 Err(error.into())

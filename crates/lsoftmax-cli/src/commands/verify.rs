@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lsoftmax_faces::{Protocol, Roc, Verification};
 use lsoftmax_lab::faces::{self, FaceError, PairsOfImages, Verified};
-use lsoftmax_lab::figures::Picture;
 use lsoftmax_mpi::Session;
 use serde::Serialize;
 
 use crate::argument_groups::{DeviceArgument, OutputArguments};
 use crate::failure::Failure;
 use crate::help::EXIT_CODES;
-use crate::value_parsers::{one_of, size};
+use crate::output::write_picture;
+use crate::value_parsers::{one_of, picture_file, size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,10 +55,10 @@ pub struct VerifyCommand {
     #[arg(long, value_name = "N", value_parser = size)]
     pca: Option<usize>,
     /// Draw the ROC curves, as .svg or .png
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = picture_file())]
     roc: Option<PathBuf>,
     /// Draw the pairs that the first protocol got most wrong, as .svg or .png
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = picture_file())]
     contact_sheet: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArgument,
@@ -96,7 +96,8 @@ impl VerifyCommand {
             draw(&verified, path)?;
         }
         if let Some(path) = &self.contact_sheet {
-            write(&verified.picture_of_worst(&verified.results[0])?, path)?;
+            let worst = verified.picture_of_worst(&verified.results[0])?;
+            write_picture(&worst, path).map_err(FaceError::from)?;
         }
         let print = |result| Printed {
             result,
@@ -124,14 +125,7 @@ fn draw(verified: &Verified, path: &Path) -> Result<(), Failure> {
         ));
     }
     let picture = faces::roc_figure("Verification of pairs", &curves).map_err(FaceError::from)?;
-    write(&picture, path)
-}
-
-/// Writes a picture as PNG or, unless its name ends so, as SVG.
-fn write(picture: &Picture, path: &Path) -> Result<(), Failure> {
-    let is_png = path.extension().is_some_and(|extension| extension == "png");
-    let written = if is_png { picture.write_png(path, 2.0) } else { picture.write(path) };
-    Ok(written.map_err(FaceError::from)?)
+    Ok(write_picture(&picture, path).map_err(FaceError::from)?)
 }
 
 fn text(result: &Verification) -> String {

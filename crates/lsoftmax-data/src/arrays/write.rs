@@ -57,7 +57,10 @@ impl StagedArrays {
     /// When it cannot be written.
     pub fn add(&mut self, name: &str, shape: &[usize], values: &[f32]) -> Result<(), WriteError> {
         let path = self.directory.join(name);
-        match write(&self.directory, shape, values) {
+        // In the directory of the file to which a link points, since a file system cannot rename to another.
+        let written = files::followed(&path)
+            .and_then(|target| write(files::directory_of(&target), shape, values));
+        match written {
             Ok(file) => {
                 self.files.push((file, path));
                 Ok(())

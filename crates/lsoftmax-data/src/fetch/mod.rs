@@ -289,7 +289,8 @@ fn join(base: &str, name: &str) -> String {
     }
 }
 
-/// Moves every file below `from` to the same path below `to`.
+/// Moves every file below `from` to the same path below `to`. A file there that differs from it in `.gz` alone is removed: it would be
+/// read in its place, or be left over.
 fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
@@ -299,6 +300,14 @@ fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
             replace(&from, &to)?;
         } else {
             std::fs::rename(&from, &to)?;
+            let twin = match to.extension() {
+                Some(ending) if ending == "gz" => to.with_extension(""),
+                _ => to.with_added_extension("gz"),
+            };
+            match std::fs::remove_file(twin) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
     }
     sync_directory(to);

@@ -15,6 +15,7 @@ use lsoftmax_kernels::Engine;
 use serde::Serialize;
 
 use lsoftmax_data::arrays::StagedArrays;
+use lsoftmax_data::files::resolved;
 
 use crate::head::{HeadKind, HeadMargin, HeadSettings};
 
@@ -112,10 +113,8 @@ fn check_directory(directory: &Path, files: &InputFiles) -> Result<(), LossError
     if directory.exists() && !directory.is_dir() {
         return Err(LossError::NotADirectory(directory.to_owned()));
     }
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let real_directory = real(directory);
-    let outputs = [FEATURES, WEIGHTS, BIAS].map(|name| real_directory.join(name));
-    match files.all().find(|input| outputs.contains(&real(input))) {
+    let outputs = [FEATURES, WEIGHTS, BIAS].map(|name| resolved(directory).join(name));
+    match files.all().find(|input| outputs.contains(&resolved(input))) {
         Some(input) => {
             Err(LossError::Overwrite { input: input.to_owned(), directory: directory.to_owned() })
         }

@@ -163,7 +163,7 @@ fn make<'a>(
         observe(event);
     });
     let record = match ended {
-        Ok(RunOutcome::Interrupted { .. }) => return Ok(None),
+        Ok(RunOutcome::Interrupted { .. } | RunOutcome::NotBegun) => return Ok(None),
         Ok(RunOutcome::Done(_)) => {
             if run.lfw {
                 let result = LfwData::new(&options.data).verify(directory, &options.device)?;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::{RunError, checkpoint};
 use crate::{fine_tuning, model_file};
 use lsoftmax_data::RUN_FILE;
-use lsoftmax_data::files::{self, UNFINISHED};
+use lsoftmax_data::files::{self, UNFINISHED, resolved};
 
 /// The directory of a run, locked until dropped.
 ///
@@ -55,6 +55,14 @@ pub(super) const FILES: [&str; 10] = [
     ENVIRONMENT,
     RECIPE,
 ];
+
+/// Whether a path is that of a file of a run, or of a model that was copied without its run: what is written there would damage it.
+pub fn is_file_of_run(path: &Path) -> bool {
+    let path = resolved(path);
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return false };
+    let has = |file: &str| directory.join(file).is_file();
+    (has(RECIPE) || has(model_file::DESCRIPTION)) && FILES.iter().any(|file| name == *file)
+}
 
 impl RunDirectory {
     /// Creates and locks the directory of a new run.

@@ -28,7 +28,9 @@ mod tensorboard;
 
 pub use checkpoint::{Checkpoint, newest_step};
 pub(crate) use checkpoint::{keep_only, prune};
-pub use directory::{ENVIRONMENT, METRICS, RECIPE, RunDirectory, SUMMARY, TENSORBOARD, TEST};
+pub use directory::{
+    ENVIRONMENT, METRICS, RECIPE, RunDirectory, SUMMARY, TENSORBOARD, TEST, is_file_of_run,
+};
 pub(crate) use directory::{LOCK, read_json, write_atomic};
 pub use environment::Environment;
 pub use error::RunError;

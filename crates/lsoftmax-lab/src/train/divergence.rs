@@ -120,6 +120,20 @@ pub(super) fn check_norm(step: u64, norm: f64, settings: Settings) -> Result<(),
     if norm < COLLAPSED { Err(Divergence::Collapsed { step, norm, settings }) } else { Ok(()) }
 }
 
+/// Checks the loss of an evaluation.
+pub(super) fn check_loss(
+    step: u64,
+    images: &str,
+    loss: f64,
+    settings: Settings,
+) -> Result<(), Divergence> {
+    if loss.is_finite() {
+        return Ok(());
+    }
+    let what = format!("the loss of the {images} images is not finite");
+    Err(Divergence::NotFinite { step, what, settings })
+}
+
 /// Checks an evaluation on images of `classes` classes.
 pub(super) fn check_evaluation(
     (step, steps): (u64, u64),
@@ -127,10 +141,7 @@ pub(super) fn check_evaluation(
     classes: usize,
     settings: Settings,
 ) -> Result<(), Divergence> {
-    if !loss.is_finite() {
-        let what = "the loss of the held-out images is not finite".into();
-        return Err(Divergence::NotFinite { step, what, settings });
-    }
+    check_loss(step, "held-out", loss, settings)?;
     let (count, chance) = (images as f64, 1.0 / classes as f64);
     let by_chance = count * chance + DEVIATIONS * (count * chance * (1.0 - chance)).sqrt();
     let late = step >= FEWEST_STEPS && step as f64 >= PATIENCE * steps as f64;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lsoftmax_data::Images;
 
-use super::divergence::{Settings, check_evaluation};
+use super::divergence::{Settings, check_evaluation, check_loss};
 use super::journal::Observer;
 use super::trainer::Trainer;
 use super::training::Training;
@@ -59,6 +59,10 @@ impl Trainer<'_> {
             (None, Some((step, found))) if step == self.step => Some(found),
             _ => self.validate(observe)?,
         };
+        let settings = self.settings(self.next_settings());
+        if let Some(found) = &validation {
+            check_loss(self.step, "held-out", found.loss, settings)?;
+        }
         let Some(images) = &self.data.test else { return Ok((validation, None)) };
         let (mean, mut watch) = (self.data.loader.mean(), self.watch(Phase::Test, images, observe));
         let test = match (&self.training, kept) {
@@ -68,6 +72,7 @@ impl Trainer<'_> {
             (_, Some(kept)) => evaluate_with_details(kept, images, mean, &mut watch)?,
             (_, None) => unreachable!("a model that is not divided is whole"),
         };
+        check_loss(self.step, "test", test.0.loss, settings)?;
         Ok((validation, Some(test)))
     }
 

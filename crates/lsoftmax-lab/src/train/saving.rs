@@ -13,7 +13,7 @@ use super::training::{Records, Training};
 use super::{Event, TrainError};
 use crate::fine_tuning::InitialModel;
 use crate::model_file;
-use crate::recipe::Recipe;
+use crate::recipe::{Lambda, Recipe};
 use crate::run::{Checkpoint, METRICS, Rollback, SUMMARY, TEST, keep_only};
 
 /// The state in a checkpoint besides model and optimiser.
@@ -76,19 +76,24 @@ impl Trainer<'_> {
         recipe: Recipe,
         was_done: bool,
     ) -> Result<(), TrainError> {
-        if was_done || recipe != self.recipe.with_steps(recipe.steps) {
+        // The automatic λ depends on the number of steps.
+        let is_auto = matches!(recipe.lambda, Lambda::Auto(_));
+        if was_done || is_auto || recipe != self.recipe.with_steps(recipe.steps) {
             self.extended_from.push(self.step);
         }
+        // A run that is to end here ends with an evaluation.
+        self.evaluation_due |=
+            self.step == recipe.steps && !self.is_due(self.recipe.evaluate_every);
         // In this order a kill leaves a run that resumes, with the old length or with the new one.
         self.run.remove(SUMMARY)?;
         let before = std::mem::replace(&mut self.recipe, recipe).to_toml();
         self.write_checkpoint(Some(before), &mut |_| {})?;
-        keep_only(&self.run, self.step)?;
         self.finish_changing_length()
     }
 
     /// Removes what belongs to the run as it was, after its checkpoint has another length.
     pub(super) fn finish_changing_length(&self) -> Result<(), TrainError> {
+        keep_only(&self.run, self.step)?;
         self.write_recipe()?;
         let results = [SUMMARY, TEST, model_file::DESCRIPTION, model_file::WEIGHTS];
         for name in results.into_iter().chain([model_file::LAST_WEIGHTS]) {

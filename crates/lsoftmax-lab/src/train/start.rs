@@ -24,7 +24,7 @@ use crate::model_file;
 use crate::recipe::{OnDivergence, Recipe};
 use crate::run::{
     Checkpoint, ENVIRONMENT, Environment, METRICS, Metric, RECIPE, RunDirectory, RunError, SUMMARY,
-    read_json,
+    TEST, read_json,
 };
 
 /// Options of a run that are not part of the recipe.
@@ -130,7 +130,9 @@ pub enum Event<'a> {
 pub enum RunOutcome {
     /// All steps were taken.
     Done(Box<RunSummary>),
-    /// It was interrupted and can be resumed; one that was interrupted before it began left nothing.
+    /// It was interrupted before it began, and nothing was written.
+    NotBegun,
+    /// It was interrupted and can be resumed.
     Interrupted {
         /// Steps done.
         step: u64,
@@ -197,7 +199,7 @@ pub fn start(
     let mean = initial.as_ref().and_then(InitialModel::mean);
     let data = TrainingData::read(&recipe, recipe.data.hold_out(), mean, options, observe)?;
     if options.ranks.any(data.is_none()) {
-        return Ok(RunOutcome::Interrupted { step: 0 });
+        return Ok(RunOutcome::NotBegun);
     }
     let data = data.expect("no rank was interrupted");
     agreement::check(&recipe, &data.digest, initial.as_ref(), &compute, options)?;
@@ -205,12 +207,14 @@ pub fn start(
         // So that nothing is written for a model that does not fit.
         Training::new(&recipe, &recipe.network_config()?, &data, &compute, initial.as_ref())?;
     }
-    let run = RunDirectory::create_shared(out, options.overwrite, &options.ranks)?;
-    let mut recipe = recipe;
     // So that the run can be resumed from any working directory.
-    recipe.data = recipe.data.absolute();
-    if let (Some(init), Some(initial)) = (&mut recipe.init, &initial) {
+    let mut recipe = Recipe { data: recipe.data.absolute(), ..recipe };
+    if let Some(init) = &mut recipe.init {
         init.from = std::path::absolute(&init.from).unwrap_or(init.from.clone());
+    }
+    require_text(&recipe)?;
+    let run = RunDirectory::create_shared(out, options.overwrite, &options.ranks)?;
+    if let Some(initial) = &initial {
         initial.write(&run)?;
     }
     run.write_json(ENVIRONMENT, &Environment::current(&compute))?;
@@ -232,7 +236,9 @@ pub fn resume(
     let summary = run.file(SUMMARY);
     let has = |name: &str| run.file(name).is_file();
     let is_done = [SUMMARY, model_file::DESCRIPTION, model_file::WEIGHTS].into_iter().all(has);
-    if is_done && options.new_length.is_none() {
+    // Of a run that was killed at its end, too.
+    let has_ended = is_done || has(TEST);
+    if is_done && options.new_length.is_none() && options.moved_data.is_none() {
         return Ok(RunOutcome::Done(Box::new(read_json(&summary)?)));
     }
     let mut recipe = Recipe::from_file(&run.file(RECIPE))?;
@@ -248,7 +254,11 @@ pub fn resume(
     if checkpoint.is_none() && has(METRICS) {
         notes.push("there is no checkpoint yet: the run starts over".into());
     }
-    notes.extend(environment_note(&run, &Environment::current(&compute))?);
+    let here = Environment::current(&compute);
+    match &checkpoint {
+        Some(_) => notes.extend(environment_note(&run, &here)?),
+        None => run.write_json(ENVIRONMENT, &here)?,
+    }
     let (step, hold_out) = match &checkpoint {
         Some(checkpoint) => (checkpoint.step, checkpoint.state.hold_out),
         None => (0, recipe.data.hold_out()),
@@ -269,15 +279,16 @@ pub fn resume(
     if unfinished_change {
         trainer.finish_changing_length()?;
     }
-    if let Some(length) = options.new_length.filter(|length| length.steps != trainer.recipe.steps) {
-        let recipe = with_length(&trainer, length, out)?;
-        trainer.change_length(recipe, is_done)?;
-    } else if is_done {
-        return Ok(RunOutcome::Done(Box::new(read_json(&summary)?)));
-    }
     if options.moved_data.is_some() {
         trainer.write_recipe()?;
     }
+    if let Some(length) = options.new_length.filter(|length| length.steps != trainer.recipe.steps) {
+        let recipe = with_length(&trainer, length, out)?;
+        trainer.change_length(recipe, has_ended)?;
+    } else if is_done && options.moved_data.is_none() {
+        return Ok(RunOutcome::Done(Box::new(read_json(&summary)?)));
+    }
+    // If it is done and its images were moved, it ends once more, so that the description of the model names their new place.
     trainer.run(notes, observe)
 }
 
@@ -325,6 +336,22 @@ fn environment_note(run: &RunDirectory, here: &Environment) -> Result<Option<Str
             started.path, here.path
         )
     }))
+}
+
+/// Fails if a path in the recipe is not text, which its file could not hold.
+fn require_text(recipe: &Recipe) -> Result<(), TrainError> {
+    let folder = match &recipe.data {
+        DataSource::Folder(folder) => Some(folder),
+        DataSource::Set(_) => None,
+    };
+    let paths = folder.into_iter().chain(recipe.init.as_ref().map(|init| &init.from));
+    match paths.into_iter().find(|path| path.to_str().is_none()) {
+        None => Ok(()),
+        Some(path) => Err(TrainError::Fit(format!(
+            "{}: the path is not valid UTF-8, so that the recipe cannot name it; rename the directory or file",
+            path.display()
+        ))),
+    }
 }
 
 /// Fails if the images of a run are a folder that no longer exists.

@@ -74,9 +74,8 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self, TrainError> {
         let network = recipe.network_config()?;
         let (training, note) = Training::new(&recipe, &network, &data, &compute, initial.as_ref())?;
-        let average = recipe.average.zip(training.whole());
         Ok(Self {
-            average: average.map(|(decay, model)| MovingAverage::new(decay, model)),
+            average: first_average(&recipe, &training),
             best: None,
             extended_from: Vec::new(),
             training,
@@ -238,7 +237,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Whether something is due that happens every so many steps, and after the last.
-    fn is_due(&self, every: u64) -> bool {
+    pub(super) fn is_due(&self, every: u64) -> bool {
         self.step.is_multiple_of(every) || self.step == self.recipe.steps
     }
 
@@ -254,7 +253,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// The hyperparameters of the next step. λ does not fall below the bound set by the last rollback.
-    fn next_settings(&self) -> StepSettings {
+    pub(super) fn next_settings(&self) -> StepSettings {
         let lambda = match &self.recipe.lambda {
             Lambda::Auto(_) => self.auto_lambda.lambda,
             Lambda::Schedule(schedule) => schedule.at(self.step),
@@ -264,7 +263,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// The hyperparameters that the log and the advice on divergence name.
-    fn settings(&self, StepSettings { lambda, rate, .. }: StepSettings) -> Settings {
+    pub(super) fn settings(&self, StepSettings { lambda, rate, .. }: StepSettings) -> Settings {
         Settings { rate, lambda: self.recipe.has_margin().then_some(lambda) }
     }
 
@@ -342,8 +341,7 @@ impl<'a> Trainer<'a> {
             Some(checkpoint) => self.load(checkpoint)?,
             None => {
                 self.training = self.fresh()?;
-                let average = self.recipe.average.zip(self.training.whole());
-                self.average = average.map(|(decay, model)| MovingAverage::new(decay, model));
+                self.average = first_average(&self.recipe, &self.training);
                 self.best = None;
                 self.clear_log()?;
                 (self.step, self.rate) = (0, RateState::default());
@@ -438,4 +436,10 @@ impl<'a> Trainer<'a> {
         self.run.write_json(SUMMARY, &summary)?;
         Ok(RunOutcome::Done(Box::new(summary)))
     }
+}
+
+/// The moving average at the start of a run, if the recipe asks for one.
+fn first_average(recipe: &Recipe, training: &Training) -> Option<MovingAverage> {
+    let (decay, model) = recipe.average.zip(training.whole())?;
+    Some(MovingAverage::new(decay, model))
 }

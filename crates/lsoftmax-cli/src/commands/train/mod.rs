@@ -123,7 +123,14 @@ impl TrainCommand {
         };
         progress.finish();
         match ended.map_err(|error| failure(error, &out, &options.data))? {
-            RunOutcome::Interrupted { step } => Err(interrupted(step, &out, &options.data)),
+            RunOutcome::NotBegun => {
+                Err(Failure::interrupted("stopped before the first step; nothing was written"))
+            }
+            RunOutcome::Interrupted { step } => {
+                let command = resume_command(&out, &options.data);
+                let stopped = format!("stopped after step {step}; resume with {command}");
+                Err(Failure::interrupted(stopped))
+            }
             RunOutcome::Done(summary) => {
                 self.output.render(&*summary, |summary| text(summary, &out, &options.data))
             }
@@ -144,14 +151,6 @@ fn default_out(Recipe { name, head, seed, .. }: &Recipe) -> PathBuf {
 
 fn resume_command(out: &Path, data: &DataDir) -> String {
     format!("`lsoftmax train --resume {}{}`", shell_word(out), data.option())
-}
-
-fn interrupted(step: u64, out: &Path, data: &DataDir) -> Failure {
-    if !out.join(RECIPE).is_file() {
-        return Failure::interrupted("stopped before the first step; nothing was written");
-    }
-    let command = resume_command(out, data);
-    Failure::interrupted(format!("stopped after step {step}; resume with {command}"))
 }
 
 /// A run that the machine has ended, as on a full disk, can go on from its last checkpoint.
