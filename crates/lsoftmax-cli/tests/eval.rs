@@ -96,7 +96,8 @@ fn details_pictures_and_a_page_are_written() {
         &page,
         &["run on mnist", "Confusions", "Most wrong images", "data:image/png", "Held-out error"],
     );
-    let command = "lsoftmax eval run --top-k 3 --wrong-count 8 --data-dir 'my data' --page new/page.html";
+    let command =
+        "lsoftmax eval run --top-k 3 --wrong-count 8 --data-dir 'my data' --page new/page.html";
     assert_says(&page, &[command, "mean average precision"]);
     let twice = ["eval", "run", "--page", "x.svg", "--wrong", "./x.svg"];
     assert_says(refused(lsoftmax_in(directory.path(), &twice)), &["x.svg would be written twice"]);
