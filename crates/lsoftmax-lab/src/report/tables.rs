@@ -8,6 +8,9 @@ use crate::figures::group_thousands;
 use crate::records::{Record, Records, Sample, mcnemar_test, paired_t_test, two_proportions_test};
 use crate::reproduce::{Experiment, Row};
 
+/// A number that a run has, if it was measured and training did not diverge.
+pub(super) type Measure = fn(&Record) -> Option<f64>;
+
 /// The records of a row at one length.
 pub(super) struct RowRecords<'a> {
     pub row: &'a Row,
@@ -30,11 +33,11 @@ impl RowRecords<'_> {
     }
 
     /// The mean of a measure over the runs that did not diverge, as a cell.
-    pub fn cell(&self, measure: fn(&Record) -> Option<f64>) -> String {
+    pub fn cell(&self, measure: Measure) -> String {
         error_text(self.sample(measure), &self.records)
     }
 
-    fn sample(&self, measure: fn(&Record) -> Option<f64>) -> Option<Sample> {
+    fn sample(&self, measure: Measure) -> Option<Sample> {
         let done = self.records.iter().filter(|record| record.summary().is_some());
         Sample::of(&done.filter_map(|record| measure(record)).collect::<Vec<_>>())
     }
@@ -186,7 +189,7 @@ impl Columns {
     }
 
     /// The measures in the columns, if these are all that they show.
-    fn measures(self) -> Option<[fn(&Record) -> Option<f64>; 3]> {
+    fn measures(self) -> Option<[Measure; 3]> {
         match self {
             Self::Paper => None,
             Self::HeldOut => {
@@ -202,7 +205,7 @@ impl Columns {
 
     /// The error that is compared with softmax. Schedules are compared on held-out images, results of the
     /// paper and heads on test images.
-    fn compared(self) -> fn(&Record) -> Option<f64> {
+    fn compared(self) -> Measure {
         match self {
             Self::HeldOut => Record::validation_error,
             Self::Paper | Self::Angles => Record::test_error,
