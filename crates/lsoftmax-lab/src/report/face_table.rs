@@ -49,7 +49,7 @@ pub(super) fn face_table(title: &str, rows: &[Row], records: &Records) -> Result
         [set] => {
             let [images, people] = set.map(|count| grouped(count as u64));
             format!(
-                " Rows with as many steps have the same budget of {images} images of {people} people."
+                " Rows with as many steps have the same budget of {images} images of {people} people, the held-out ones included."
             )
         }
         _ => String::new(),
