@@ -58,6 +58,17 @@ fn make(
     (outcome.unwrap(), records)
 }
 
+/// Makes the runs; also returns why some could not be made.
+fn make_with_failures(directory: &Path, runs: &[PlannedRun]) -> (QueueOutcome, Vec<String>) {
+    let mut reasons = Vec::new();
+    let (outcome, _) = make(directory, runs, |_, event| {
+        if let QueueEvent::Failed { reason, .. } = event {
+            reasons.push(reason.clone());
+        }
+    });
+    (outcome, reasons)
+}
+
 #[test]
 fn every_run_is_recorded_with_what_the_figures_need_and_without_weights() {
     let directory = tempfile::tempdir().unwrap();
@@ -125,13 +136,8 @@ fn a_run_that_diverges_is_a_record_and_the_queue_continues() {
 fn a_missing_data_set_fails_only_its_own_runs() {
     let directory = tempfile::tempdir().unwrap();
     let cifar10 = Recipe::built_in("cifar10").unwrap();
-    let mut reasons = Vec::new();
     let runs = [planned(cifar10), planned(tiny())];
-    let (outcome, _) = make(directory.path(), &runs, |_, event| {
-        if let QueueEvent::Failed { reason, .. } = event {
-            reasons.push(reason.clone());
-        }
-    });
+    let (outcome, reasons) = make_with_failures(directory.path(), &runs);
     assert_eq!(outcome, QueueOutcome { recorded: 1, failed: 1, interrupted: false });
     assert!(reasons[0].contains("cifar10"), "{reasons:?}");
 }
@@ -181,12 +187,7 @@ fn a_record_of_another_experiment_with_the_name_of_a_run_fails_only_that_run() {
     let runs = [3, 4].map(|seed| planned(Recipe { seed, ..tiny() }));
     let other = Recipe { batch: 8, ..tiny() };
     pretend(&directory.path().join("records"), &other, &runs[0].id);
-    let mut reasons = Vec::new();
-    let (outcome, _) = make(directory.path(), &runs, |_, event| {
-        if let QueueEvent::Failed { reason, .. } = event {
-            reasons.push(reason.clone());
-        }
-    });
+    let (outcome, reasons) = make_with_failures(directory.path(), &runs);
     assert_eq!(outcome, QueueOutcome { recorded: 1, failed: 1, interrupted: false });
     assert!(reasons[0].contains("already exists"), "{reasons:?}");
     assert!(!directory.path().join("runs").join(&runs[0].id).exists(), "it was not trained");
@@ -201,12 +202,7 @@ fn a_verification_on_damaged_data_fails_only_its_own_run() {
     fs::write(data.join("lfw/pairs.txt"), "these are no pairs").unwrap();
     let faces = PlannedRun { lfw: true, ..planned(tiny()) };
     let runs = [faces, planned(Recipe { seed: 4, ..tiny() })];
-    let mut reasons = Vec::new();
-    let (outcome, _) = make(directory.path(), &runs, |_, event| {
-        if let QueueEvent::Failed { reason, .. } = event {
-            reasons.push(reason.clone());
-        }
-    });
+    let (outcome, reasons) = make_with_failures(directory.path(), &runs);
     assert_eq!(outcome, QueueOutcome { recorded: 1, failed: 1, interrupted: false });
     assert!(reasons[0].contains("pairs.txt"), "{reasons:?}");
 }
