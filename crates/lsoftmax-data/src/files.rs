@@ -62,6 +62,30 @@ pub fn write_atomic(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     persist(file, path)
 }
 
+/// Removes a file, if it is there.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn remove_file(path: &Path) -> io::Result<()> {
+    found(std::fs::remove_file(path))
+}
+
+/// Removes a directory and all that is in it, if it is there.
+///
+/// # Errors
+/// When something cannot be removed.
+pub fn remove_directory(path: &Path) -> io::Result<()> {
+    found(std::fs::remove_dir_all(path))
+}
+
+/// What is not there needs no removal.
+fn found(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
+}
+
 /// Syncs a file to disk, renames it to `path`, and syncs the directory. Devices, pipes and directories
 /// are not replaced; symbolic links are [followed].
 ///

@@ -355,7 +355,6 @@ fn decode(mut file: impl BufRead + Seek) -> Result<DynamicImage, DataProblem> {
         Some(known @ (ImageFormat::Jpeg | ImageFormat::Png | ImageFormat::WebP)) => known,
         _ => return Err(DataProblem::NotImage),
     };
-    file.rewind().map_err(DataProblem::Read)?;
     if format == ImageFormat::Jpeg {
         if !jpeg::is_complete(&mut file).map_err(DataProblem::Read)? {
             return Err(DataProblem::Image(

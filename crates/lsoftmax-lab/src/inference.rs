@@ -18,7 +18,7 @@ use crate::evaluate::{EvaluateError, LogitLengths, argmax, for_each_image, norm,
 use crate::features::Flip;
 use crate::model_file::{self, ModelDescription, TrainedModel};
 use crate::onnx::{OnnxOutput, to_onnx};
-use crate::run::{RunError, is_file_of_run, write_atomic};
+use crate::run::{RunError, write_atomic};
 
 /// Why a model could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -299,7 +299,7 @@ pub fn embed(
         );
         return Err(InferenceError::Fit(problem));
     }
-    if names.exists() && (is_file_of_run(&names) || !EmbeddedRows::are_in(&names)) {
+    if names.exists() && !EmbeddedRows::are_in(&names) {
         let problem = format!(
             "{} exists and is not of an earlier `embed`, but the names and labels of the rows are written there; give the features another name",
             names.display()

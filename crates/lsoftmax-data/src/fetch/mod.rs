@@ -19,6 +19,7 @@ use ureq::Agent;
 
 use crate::check::check_files;
 use crate::directory::{DataDir, SetLocation};
+use crate::files::{remove_directory, remove_file};
 use crate::sets::{Archive, Set};
 use download::Download;
 use unpack::UnpackError;
@@ -304,10 +305,7 @@ fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
                 Some(ending) if ending == "gz" => to.with_extension(""),
                 _ => to.with_added_extension("gz"),
             };
-            match std::fs::remove_file(twin) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            remove_file(&twin)?;
         }
     }
     sync_directory(to);
@@ -318,12 +316,5 @@ fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
 fn sync_directory(path: &Path) {
     if let Ok(directory) = File::open(path) {
         let _ = directory.sync_all();
-    }
-}
-
-fn remove_directory(path: &Path) -> std::io::Result<()> {
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lsoftmax_data::files::UNFINISHED;
+use lsoftmax_data::files::{UNFINISHED, remove_directory};
 use lsoftmax_data::shell_word;
 use serde::{Deserialize, Serialize};
 
@@ -366,12 +366,7 @@ impl Records {
         }
         let unfinished = self.path_of(&format!("{UNFINISHED}{}", record.id));
         // Of an attempt that was killed.
-        match fs::remove_dir_all(&unfinished) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(RunError::io(&unfinished, "removed")(error).into());
-            }
-            _ => {}
-        }
+        remove_directory(&unfinished).map_err(RunError::io(&unfinished, "removed"))?;
         fs::create_dir_all(&unfinished).map_err(RunError::io(&unfinished, "created"))?;
         record.write(&unfinished)?;
         fs::rename(&unfinished, &path).map_err(RunError::io(&path, "written"))?;

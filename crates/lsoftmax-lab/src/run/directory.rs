@@ -85,12 +85,8 @@ impl RunDirectory {
     /// Removes the files of a run, the recipe last, and no others.
     fn clear(&self) -> Result<(), RunError> {
         for folder in [checkpoint::FOLDER, TENSORBOARD] {
-            match fs::remove_dir_all(self.file(folder)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(RunError::io(&self.file(folder), "removed")(error));
-                }
-                _ => {}
-            }
+            let path = self.file(folder);
+            files::remove_directory(&path).map_err(RunError::io(&path, "removed"))?;
         }
         FILES.iter().try_for_each(|name| self.remove(name))
     }
@@ -101,12 +97,7 @@ impl RunDirectory {
     /// When it cannot be removed.
     pub fn remove(&self, name: &str) -> Result<(), RunError> {
         let path = self.file(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(RunError::io(&path, "removed")(error))
-            }
-            _ => Ok(()),
-        }
+        files::remove_file(&path).map_err(RunError::io(&path, "removed"))
     }
 
     /// Opens and locks the directory of an existing run.
